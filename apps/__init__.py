@@ -1,0 +1,1 @@
+"""The programs: one module or package per `ds4` subcommand, over `shared` and one backend."""

@@ -1,0 +1,123 @@
+"""The only place that names the backends: chooses one and opens the engine.
+
+Backends are imported inside functions, so that one that is not installed costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from apps.lock import hold_instance_lock
+from apps.memory import check_memory_of_file
+from apps.model_choice import choose_model
+from apps.options import EngineOptions
+from shared.errors import BackendUnavailable, UsageError
+from shared.session import Engine
+
+Backend = Literal["mlx", "cuda", "reference", "scripted"]
+Say = Callable[[str], None]
+
+
+def open_engine(options: EngineOptions, *, say: Say | None = None) -> Engine:
+    """Open the engine that `options` ask for. `say` receives lines for the user (default: stderr).
+
+    Raises BackendUnavailable, ModelFileError, UsageError, AlreadyRunning, or NotEnoughMemory before
+    anything large is allocated.
+    """
+    say = say or _to_stderr
+    backend = choose_backend(options, say)
+    if backend == "scripted":
+        return _open_scripted(options)
+    if reason := why_unavailable(backend):
+        raise BackendUnavailable(reason)
+    choice = choose_model(options.model)
+    if choice.note:
+        say(choice.note)
+    check_memory_of_file(choice.path, options)
+    hold_instance_lock(choice.path.stat().st_size)
+    if options.warm_weights:
+        warm(choice.path)
+    return _open_mlx(choice.path, options) if backend == "mlx" else _open_reference(choice.path, options)
+
+
+def choose_backend(options: EngineOptions, say: Say) -> Backend:
+    """The backend to use; `auto` is a script if one is given, else MLX if it can run, else the
+    reference."""
+    if options.script is not None and options.backend not in ("auto", "scripted"):
+        raise UsageError(f"--script goes with --backend scripted, not {options.backend}")
+    if options.backend != "auto":
+        return options.backend
+    if options.script is not None:
+        return "scripted"
+    reason = why_unavailable("mlx")
+    if reason is None:
+        return "mlx"
+    say(f"using the slow NumPy reference backend: {reason}")
+    return "reference"
+
+
+def why_unavailable(backend: Backend) -> str | None:
+    """None if `backend` can be opened here, else one line that says why not and what would help."""
+    if backend == "cuda":
+        if _importable("ds4cuda.engine"):
+            return None
+        return "the CUDA backend is not part of this version: use --backend mlx or reference"
+    if backend == "mlx" and not _importable("mlx.core"):
+        extra = "" if sys.platform == "darwin" else " (pip install 'ds4[mlx]')"
+        return f"MLX is not installed{extra}"
+    return None
+
+
+def warm(path: Path) -> None:
+    """Read the whole file once, so that the first prompt does not wait for the disk."""
+    with path.open("rb", buffering=0) as file:
+        buffer = bytearray(8 << 20)
+        while file.readinto(buffer):
+            pass
+
+
+def _open_scripted(options: EngineOptions) -> Engine:
+    if options.script is None:
+        raise UsageError("--backend scripted needs --script FILE.json")
+    from shared.scripted import load
+
+    return load(options.script, power=options.power)
+
+
+def _open_reference(path: Path, options: EngineOptions) -> Engine:
+    from shared.model.reference_engine import load
+
+    return load(
+        path,
+        prefill_chunk=options.prefill_chunk,
+        effort_profile=options.effort_profile,
+        power=options.power,
+    )
+
+
+def _open_mlx(path: Path, options: EngineOptions) -> Engine:
+    from ds4mlx.engine import load
+
+    return load(
+        path,
+        prefill_chunk=options.prefill_chunk,
+        quality=options.quality,
+        load=options.load,
+        effort_profile=options.effort_profile,
+        power=options.power,
+    )
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,280 @@
+"""Option types that several commands share, so that a flag has one name, one variable and one meaning.
+
+A command's function annotates its parameters with these types and gives the defaults below. Options of a
+single command live in that command's module. Knows no engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from shared.errors import UsageError
+
+BackendName = Literal["auto", "mlx", "cuda", "reference", "scripted"]
+EffortProfile = Literal["auto", "preview", "official"]
+EffortLevel = Literal["low", "high", "max"]
+LoadMethod = Literal["mmap", "copy"]
+
+DEFAULT_CONTEXT = 32768
+DEFAULT_MAX_TOKENS = 50000
+DEFAULT_SYSTEM = "You are a helpful assistant"
+DEFAULT_TEMPERATURE, DEFAULT_TOP_P, DEFAULT_MIN_P = 1.0, 1.0, 0.05
+DEFAULT_POWER = 100
+
+_ENGINE, _SAMPLING, _THINKING = "Engine", "Sampling", "Thinking"
+
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-m",
+        "--model",
+        metavar="FILE",
+        envvar="DS4_MODEL",
+        show_default="./ds4flash.gguf, else the built-in tiny model",
+        help="The GGUF model file.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+BackendOption = Annotated[
+    BackendName,
+    typer.Option(
+        "--backend",
+        envvar="DS4_BACKEND",
+        help="What computes: MLX, CUDA, the slow NumPy reference, or a script.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+ScriptOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--script",
+        metavar="FILE.json",
+        envvar="DS4_SCRIPT",
+        help="Script of the scripted backend, an engine without weights.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+ContextOption = Annotated[
+    int,
+    typer.Option(
+        "-c",
+        "--ctx",
+        metavar="N",
+        envvar="DS4_CTX",
+        min=1,
+        help="Context size in tokens.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+PrefillChunkOption = Annotated[
+    int | None,
+    typer.Option(
+        "--prefill-chunk",
+        metavar="N",
+        envvar=["DS4_PREFILL_CHUNK", "DS4_METAL_PREFILL_CHUNK"],
+        show_default="4096",
+        help="Tokens per prefill step; 0 or less: the whole prompt in one step.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+SimulateMemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--simulate-memory",
+        metavar="SIZE",
+        envvar="DS4_SIMULATE_MEMORY",
+        help="Plan as if the machine had this much memory, for example 64GB.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+EffortProfileOption = Annotated[
+    EffortProfile,
+    typer.Option(
+        "--effort-profile",
+        envvar="DS4_EFFORT_PROFILE",
+        help="Which generation of effort texts the checkpoint was trained with.",
+        rich_help_panel=_THINKING,
+    ),
+]
+LoadOption = Annotated[
+    LoadMethod,
+    typer.Option(
+        "--load",
+        envvar="DS4_LOAD",
+        help="Map the weights from the file where the backend can, or copy them.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+QualityOption = Annotated[
+    bool,
+    typer.Option(
+        "--quality",
+        envvar="DS4_QUALITY",
+        help="Exact kernels instead of the fastest.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+WarmWeightsOption = Annotated[
+    bool,
+    typer.Option(
+        "--warm-weights",
+        envvar="DS4_WARM_WEIGHTS",
+        help="Read the whole model file before the first prompt.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "-t",
+        "--threads",
+        metavar="N",
+        envvar="DS4_THREADS",
+        min=1,
+        show_default="all cores",
+        help="Host helper threads.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+PowerOption = Annotated[
+    int,
+    typer.Option(
+        "--power",
+        metavar="N",
+        envvar="DS4_POWER",
+        min=1,
+        max=100,
+        help="Percent of the time to work; below 100 the machine rests in between.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        envvar="DS4_TRACE",
+        help="Append prompts, tokens and outcomes to FILE, readable by you only.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+SystemOption = Annotated[
+    str,
+    typer.Option("-sys", "--system", metavar="TEXT", envvar="DS4_SYSTEM", help="System text; '' for none."),
+]
+MaxTokensOption = Annotated[
+    int,
+    typer.Option(
+        "-n",
+        "--tokens",
+        metavar="N",
+        envvar="DS4_TOKENS",
+        min=1,
+        help="Most tokens to generate for one answer; the context's room limits it too.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+TemperatureOption = Annotated[
+    float,
+    typer.Option(
+        "--temp",
+        metavar="F",
+        envvar="DS4_TEMP",
+        min=0,
+        max=100,
+        help="Sampling temperature; 0 always takes the likeliest token, which is for tests and can loop.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+TopPOption = Annotated[
+    float,
+    typer.Option(
+        "--top-p",
+        metavar="F",
+        envvar="DS4_TOP_P",
+        min=0,
+        max=1,
+        help="Keep the likeliest tokens up to this total probability.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+MinPOption = Annotated[
+    float,
+    typer.Option(
+        "--min-p",
+        metavar="F",
+        envvar="DS4_MIN_P",
+        min=0,
+        max=1,
+        help="Drop tokens below this share of the likeliest one's probability.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        envvar="DS4_SEED",
+        min=1,
+        show_default="from the clock",
+        help="Seed of the random stream.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+ThinkOption = Annotated[
+    bool, typer.Option("--think", help="Think before answering (the default).", rich_help_panel=_THINKING)
+]
+ThinkMaxOption = Annotated[
+    bool, typer.Option("--think-max", help="Think with the greatest effort.", rich_help_panel=_THINKING)
+]
+NoThinkOption = Annotated[
+    bool, typer.Option("--nothink", help="Answer without thinking.", rich_help_panel=_THINKING)
+]
+EffortOption = Annotated[
+    EffortLevel | None,
+    typer.Option(
+        "--effort",
+        envvar="DS4_EFFORT",
+        show_default="high",
+        help="How hard to think.",
+        rich_help_panel=_THINKING,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What `apps.backend.open_engine` needs to know. `context` is only used to check that a session of
+    that size fits in memory before anything is allocated."""
+
+    model: Path | None = None
+    backend: BackendName = "auto"
+    script: Path | None = None
+    context: int = DEFAULT_CONTEXT
+    sessions: int = 1
+    prefill_chunk: int | None = None
+    simulate_memory: str | None = None
+    effort_profile: EffortProfile = "auto"
+    load: LoadMethod = "mmap"
+    quality: bool = False
+    warm_weights: bool = False
+    threads: int | None = None
+    power: int = DEFAULT_POWER
+
+
+def requested_effort(
+    think: bool, think_max: bool, nothink: bool, effort: EffortLevel | None
+) -> Literal["none", "low", "high", "max"]:
+    """The effort the thinking flags ask for: `high` without any, the greatest one given wins. Thinking
+    and not thinking at once is a UsageError."""
+    if nothink and (think or think_max):
+        given = "--think-max" if think_max else "--think"
+        raise UsageError(f"--nothink contradicts {given}: give one of them")
+    if nothink:
+        return "none"
+    return "max" if think_max else effort or "high"
