@@ -35,8 +35,13 @@ class Picked(Protocol):
     """A token chosen from the session's current logits, perhaps still being computed."""
 
     def value(self) -> int:
-        """The token id. Blocks until it is known."""
+        """The token id (the first one of a step of several). Blocks until it is known."""
         ...
+
+    def tokens(self) -> list[int]:
+        """All ids of the step, in order; more than one where a step yields several. `submit` then
+        advances by all of them, and `undo` takes back all of them. Blocks like `value`."""
+        return [self.value()]
 
 
 class Mark(Protocol):
