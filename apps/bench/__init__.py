@@ -1,0 +1,1 @@
+"""`ds4 bench`: speed over growing contexts."""
