@@ -66,7 +66,8 @@ def _round_blocks(
     exponent = exponent - (mantissa == 0.5)
     scaled = np.clip(np.ldexp(blocks, -exponent), -largest, largest)
     rounded = _round_small_float(scaled, mantissa_bits, least_exponent)
-    return np.ldexp(rounded, exponent).reshape(rows.shape)
+    result: Array = np.ldexp(rounded, exponent).reshape(rows.shape)
+    return result
 
 
 def _round_small_float(values: Array, mantissa_bits: int, least_exponent: int) -> Array:
@@ -74,4 +75,5 @@ def _round_small_float(values: Array, mantissa_bits: int, least_exponent: int) -
     the even code."""
     _, exponent = np.frexp(values)
     step = np.maximum(exponent - 1, least_exponent) - mantissa_bits
-    return np.ldexp(np.rint(np.ldexp(values, -step)), step)
+    result: Array = np.ldexp(np.rint(np.ldexp(values, -step)), step)
+    return result
