@@ -87,7 +87,8 @@ def choose(
     best = int(np.argmax(values))
     if sampling.greedy:
         return int(candidates[best] if values[best] > _LOWEST else _first_allowed(allowed))
-    weights = np.exp((values - values[best]) / sampling.temperature)
+    with np.errstate(over="ignore"):  # a temperature near 0 sends everything but the best to -inf
+        weights = np.exp((values - values[best]) / sampling.temperature)
     top_p = sampling.top_p if 0 < sampling.top_p <= 1 else 1.0
     min_p = max(sampling.min_p, 0.0)
     if sampling.top_k <= 0 and top_p == 1.0:

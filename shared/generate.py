@@ -1,0 +1,200 @@
+"""The decode loop: one turn of the model, from a synced session to the events of its text.
+
+Owns look-ahead, the budget, stop strings and the reasons to end. Knows no backend, no prompt format and no
+front end. The thinking override of the sampling settings is the caller's: `effective_sampling`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from shared.power import PowerGovernor
+from shared.sampling import GREEDY, RandomStream, Sampling
+from shared.session import CancelCheck, Picked, Session
+from shared.stop_strings import StopStrings
+from shared.text.events import EndCause, FinishReason, TurnEvent
+from shared.text.tokenizer import Tokenizer
+from shared.text.turn import DecodeState, Turn
+
+# How far the model may go on after a complete call in thinking that is still open: it may close the
+# thinking, or take the call back.
+HELD_CALL_TOKENS = 256
+
+_SYNTAX = (DecodeState.STRUCTURAL, DecodeState.JSON_STRUCTURAL)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSettings:
+    """`max_tokens` below 0 means 0. A `seed` above 0 fixes the random stream; any other is drawn anew.
+
+    `look_ahead` submits each token before it is known, which hides the host's time on a GPU and changes
+    nothing else. `greedy_syntax` forces temperature 0 on the syntax of tool calls (spec: text §3.5).
+    """
+
+    sampling: Sampling
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    look_ahead: bool = True
+    greedy_syntax: bool = True
+
+
+class Generation:
+    """Iterate once; each item is the list of events, perhaps empty, that one token brought, and a last
+    one what the end brought. Callers poll and keep connections alive between items.
+
+    However a turn ends, the session then holds every sampled token but the end token: a stop string's tail
+    and what was held back stay in it, and the caller decides what to reuse. Raises EngineFault.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tokenizer: Tokenizer,
+        turn: Turn,
+        settings: GenerationSettings,
+        *,
+        cancelled: CancelCheck | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        power: PowerGovernor | None = None,
+    ) -> None:
+        self.tokens: list[int] = []
+        self.reasoning_tokens = 0
+        self.seconds = 0.0
+        self._session = session
+        self._tokenizer = tokenizer
+        self._turn = turn
+        self._settings = settings
+        self._cancelled = cancelled or _never
+        self._clock = clock
+        self._power = power or PowerGovernor()
+        seed = settings.seed if settings.seed is not None and settings.seed > 0 else secrets.randbits(63) + 1
+        self._random = RandomStream(seed)
+        self._stops = StopStrings(settings.stop)
+        self._held_since: int | None = None  # completion tokens when a call came to be held in thinking
+        self._cause: EndCause | None = None
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens sampled, the end token not counted."""
+        return len(self.tokens)
+
+    @property
+    def finished(self) -> bool:
+        return self._cause is not None
+
+    @property
+    def cause(self) -> EndCause:
+        """Why generation ended; only after the iteration."""
+        if self._cause is None:
+            raise RuntimeError("the generation has not ended yet")
+        return self._cause
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """What a client is told; only after the iteration."""
+        if self._cause is None:
+            raise RuntimeError("the generation has not ended yet")
+        return self._turn.finish_reason
+
+    @property
+    def matched_stop(self) -> str | None:
+        """The stop string that ended the turn."""
+        return self._stops.matched if self._cause == "stop" else None
+
+    def __iter__(self) -> Iterator[list[TurnEvent]]:
+        started = self._clock()
+        cause = self._limit()
+        while cause is None:
+            events, cause = self._step()
+            self.seconds = self._clock() - started
+            yield from events
+            cause = cause or self._limit()
+        yield self._finish(cause)
+
+    def _limit(self) -> EndCause | None:
+        """Why no further step may be made, if so."""
+        if self._cancelled():
+            return "cancelled"
+        if len(self.tokens) >= self._settings.max_tokens or self._session.position >= self._session.context:
+            return "length"
+        return None
+
+    def _step(self) -> tuple[list[list[TurnEvent]], EndCause | None]:
+        """One decode step: the events of each token kept of it, and why the turn ends with it, if so."""
+        started = self._power.start()
+        sampling = self._sampling()
+        uniform = 0.0 if sampling.greedy else self._random.uniform()
+        picked = self._session.pick(sampling, uniform)
+        if self._settings.look_ahead:
+            self._session.submit(picked)
+        events: list[list[TurnEvent]] = []
+        cause: EndCause | None = None
+        for token in picked.tokens():
+            if token == self._tokenizer.specials.eos:
+                cause = "eos"
+            elif len(self.tokens) >= self._settings.max_tokens:
+                cause = "length"
+            else:
+                more, cause = self._take(token)
+                events.append(more)
+            if cause is not None:
+                break
+        self._keep(picked, len(events))
+        self._power.rest("decode", started, self._cancelled)
+        return events, cause
+
+    def _sampling(self) -> Sampling:
+        if self._settings.greedy_syntax and self._turn.decode_state in _SYNTAX:
+            return GREEDY
+        return self._settings.sampling
+
+    def _take(self, token: int) -> tuple[list[TurnEvent], EndCause | None]:
+        self.tokens.append(token)
+        if not self._turn.thinking_closed:
+            self.reasoning_tokens += 1
+        events = self._feed(self._stops.feed(self._tokenizer.token_bytes(token)))
+        if self._turn.should_stop or self._held_too_long():
+            return events, "tool"
+        return events, None if self._stops.matched is None else "stop"
+
+    def _feed(self, data: bytes) -> list[TurnEvent]:
+        return self._turn.feed(data) if data else []
+
+    def _held_too_long(self) -> bool:
+        if not self._turn.held_call:
+            self._held_since = None
+            return False
+        if self._held_since is None:
+            self._held_since = len(self.tokens)
+        return len(self.tokens) - self._held_since >= HELD_CALL_TOKENS
+
+    def _keep(self, picked: Picked, kept: int) -> None:
+        """Leave the session with the first `kept` tokens of the step, the same with and without
+        look-ahead."""
+        step = picked.tokens()
+        if kept == len(step):
+            if not self._settings.look_ahead:
+                self._session.submit(picked)
+            return
+        if self._settings.look_ahead:
+            self._session.undo()
+        for token in step[:kept]:
+            self._session.submit(token)
+
+    def _finish(self, cause: EndCause) -> list[TurnEvent]:
+        events = self._feed(self._stops.flush())
+        # What the stop strings held back may itself have been the end.
+        if self._turn.should_stop:
+            cause = "tool"
+        elif self._stops.matched is not None:
+            cause = "stop"
+        self._cause = cause
+        return events + self._turn.finish(cause)
+
+
+def _never() -> bool:
+    return False
