@@ -57,8 +57,8 @@ def read_directory(
         tensors[entry.name] = replace(entry, offset=start + entry.offset)
     if cut_off:
         problems.append(
-            f"the file is cut off or damaged: {len(cut_off)} of its {count} tensors reach past its end at byte "
-            f"{size} (an unfinished download? `ds4 pull` resumes it)"
+            f"the file is cut off or damaged: {len(cut_off)} of its {count} tensors reach past its end at "
+            f"byte {size} (an unfinished download? `ds4 pull` resumes it)"
         )
         problems.extend(cut_off)
     problems.extend(_overlaps(tensors))
