@@ -79,8 +79,11 @@ class Transcript:
 
     @property
     def thinking(self) -> bool:
-        """Whether the next answer starts in thinking."""
-        return self._effort != "none"
+        """Whether what the model writes behind these tokens is thinking."""
+        specials = self._tokenizer.specials
+        ends = (specials.think_end, specials.assistant, specials.user, specials.eos)
+        last = next((t for t in reversed(self._turns) if t == specials.think or t in ends), None)
+        return last == specials.think
 
     def set_effort(self, effort: Effort) -> None:
         """Changes the level from the next answer on. The turns stay; only the effort text is exchanged, so
@@ -117,7 +120,7 @@ class Transcript:
     def begin_answer(self) -> None:
         """The marks behind which the model answers."""
         specials = self._tokenizer.specials
-        self._turns += [specials.assistant, specials.think if self.thinking else specials.think_end]
+        self._turns += [specials.assistant, specials.think_end if self._effort == "none" else specials.think]
 
     def add_answer_tokens(self, tokens: Sequence[int]) -> None:
         """What the model sampled."""
@@ -134,5 +137,5 @@ class Transcript:
             del self._turns[self._user_marks.pop() :]
 
     def _build_head(self, system: list[int]) -> list[int]:
-        text = effort_text(self._profile, self._effort) if self.thinking else ""
-        return [self._tokenizer.specials.bos, *self._tokenizer.encode_text(text), *system]
+        text = self._tokenizer.encode_text(effort_text(self._profile, self._effort))
+        return [self._tokenizer.specials.bos, *text, *system]
