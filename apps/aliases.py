@@ -1,13 +1,15 @@
 """Other spellings of options: published articles and the original engine use them; ours are canonical.
 
-Aliases are rewritten before parsing and appear in no help text. An alias counts only on a command that
-has its canonical option. Knows no command.
+Rewritten before parsing, and in no help text. Knows no command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from apps.later import REFUSED
+from shared.errors import UsageError
 
 # alias -> canonical words. One canonical word keeps the alias's own value.
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -27,9 +29,12 @@ ALIASES: dict[str, tuple[str, ...]] = {
 
 
 def rewrite(arguments: Sequence[str], command: Any) -> list[str]:
-    """`arguments` with every alias replaced by its canonical words. The value of an option is never
-    touched (`-p --metal` asks about the word), nor is anything after `--`. `command` is a click command
-    or group."""
+    """`arguments` with every alias replaced by its canonical words. `command` is a click command or group.
+
+    An alias counts where the command has its canonical option and no option of the alias's own name. The
+    value of an option is never touched (`-p --metal` asks about the word), nor is anything after `--`.
+    Raises UsageError for an option that the command lacks because its feature is not here.
+    """
     parameters = list(_parameters(command))
     known = {name for parameter in parameters for name in parameter.opts}
     with_value = {
@@ -41,14 +46,13 @@ def rewrite(arguments: Sequence[str], command: Any) -> list[str]:
         if word == "--":
             return [*rewritten, word, *words]
         name, equals, value = word.partition("=")
-        canonical = ALIASES.get(name, ())
-        if canonical and canonical[0] in known and not (equals and len(canonical) > 1):
-            rewritten += [canonical[0] + equals + value, *canonical[1:]]
-            expects_value = len(canonical) == 1 and not equals and canonical[0] in with_value
-        else:
-            rewritten.append(word)
-            expects_value = word in with_value
-        if expects_value:
+        canonical = ALIASES.get(name, (name,))
+        if name in known or canonical[0] not in known | REFUSED.keys() or (equals and len(canonical) > 1):
+            canonical = (name,)
+        if canonical[0] in REFUSED and canonical[0] not in known:
+            raise UsageError(f"{name}: {REFUSED[canonical[0]]}")
+        rewritten += [canonical[0] + equals + value, *canonical[1:]]
+        if not equals and len(canonical) == 1 and canonical[0] in with_value:
             rewritten += [value for value in [next(words, None)] if value is not None]
     return rewritten
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from apps.lock import hold_instance_lock
-from apps.memory import check_memory_of_file
+from apps.memory import check_fits, memory_budget, plan_of_file
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
 from shared.errors import BackendUnavailable, UsageError
 from shared.session import Engine
+from shared.text.tokenizer import Tokenizer
 
 Backend = Literal["mlx", "cuda", "reference", "scripted"]
 Say = Callable[[str], None]
@@ -37,11 +38,25 @@ def open_engine(options: EngineOptions, *, say: Say | None = None) -> Engine:
     choice = choose_model(options.model)
     if choice.note:
         say(choice.note)
-    check_memory_of_file(choice.path, options)
+    shape, plan = plan_of_file(choice.path, options.context, options.prefill_chunk)
+    check_fits(shape, plan, memory_budget(options.simulate_memory), options.prefill_chunk)
     hold_instance_lock(choice.path.stat().st_size)
     if options.warm_weights:
         warm(choice.path)
     return _open_mlx(choice.path, options) if backend == "mlx" else _open_reference(choice.path, options)
+
+
+def open_tokenizer(options: EngineOptions, *, say: Say | None = None) -> Tokenizer:
+    """The tokenizer that an engine of `options` would have, without its weights."""
+    if options.script is not None or options.backend == "scripted":
+        return _open_scripted(options).tokenizer
+    choice = choose_model(options.model)
+    if choice.note:
+        (say or _to_stderr)(choice.note)
+    from shared.model.open import open_model
+
+    with open_model(choice.path, effort_profile=options.effort_profile) as model:
+        return model.tokenizer
 
 
 def choose_backend(options: EngineOptions, say: Say) -> Backend:

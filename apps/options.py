@@ -21,7 +21,6 @@ LoadMethod = Literal["mmap", "copy"]
 
 DEFAULT_CONTEXT = 32768
 DEFAULT_MAX_TOKENS = 50000
-DEFAULT_SYSTEM = "You are a helpful assistant"
 DEFAULT_TEMPERATURE, DEFAULT_TOP_P, DEFAULT_MIN_P = 1.0, 1.0, 0.05
 DEFAULT_POWER = 100
 
@@ -256,7 +255,6 @@ class EngineOptions:
     backend: BackendName = "auto"
     script: Path | None = None
     context: int = DEFAULT_CONTEXT
-    sessions: int = 1
     prefill_chunk: int | None = None
     simulate_memory: str | None = None
     effort_profile: EffortProfile = "auto"

@@ -1,0 +1,82 @@
+"""Reads lines from a terminal: several lines at once, with history and completion.
+
+Knows the names of the slash commands; nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.defaults import create_output
+
+from apps.chat.history import PromptHistory
+from apps.chat.loop import EFFORTS
+from apps.chat.slash import SLASH_COMMANDS
+
+PROMPT = "ds4> "
+_READ = "/read "
+_EFFORT = "/effort "
+
+
+class ChatCompleter(Completer):
+    """Completes command names at the start of a line, files after /read and levels after /effort."""
+
+    def __init__(self) -> None:
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        if text.startswith(_READ):
+            path = Document(text.removeprefix(_READ).lstrip())
+            yield from self._paths.get_completions(path, complete_event)
+        elif text.startswith(_EFFORT):
+            word = text.removeprefix(_EFFORT).lstrip()
+            yield from (Completion(level, -len(word)) for level in EFFORTS if level.startswith(word))
+        elif text.startswith("/") and " " not in text:
+            for command in SLASH_COMMANDS:
+                if command.name.startswith(text):
+                    yield Completion(command.name, -len(text), display_meta=command.help)
+
+
+def line_reader(
+    history: Path, *, source: Input | None = None, output: Output | None = None
+) -> Callable[[], str]:
+    """A function that reads one message. It raises KeyboardInterrupt on Ctrl+C and EOFError on Ctrl+D."""
+    session: PromptSession[str] = PromptSession(
+        PROMPT,
+        multiline=True,
+        history=PromptHistory(history),
+        completer=ChatCompleter(),
+        complete_while_typing=False,
+        key_bindings=_keys(),
+        prompt_continuation=" " * len(PROMPT),
+        enable_open_in_editor=True,
+        color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
+        input=source,
+        # With stdout in a file the prompt still belongs on the terminal.
+        output=output or create_output(always_prefer_tty=True),
+    )
+    return session.prompt
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys

@@ -1,0 +1,138 @@
+"""The kinds of run behind `ds4 chat`: opens what each needs, says what was opened, and closes it.
+
+Knows engines through `apps.backend` only; option names belong to `command`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from apps.backend import open_engine, open_tokenizer
+from apps.chat.answer import Answerer
+from apps.chat.prompt import Prompt
+from apps.chat.settings import ChatSettings
+from apps.chat.trace import Trace
+from apps.console import console, say, sayer
+from apps.model_choice import choose_model
+from apps.options import EngineOptions
+from apps.startup import context_line, engine_notes, thinking_line
+from shared.sampling import Sampling
+from shared.session import Engine
+from shared.text.effort import Effort, resolve_effort
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What was asked for, before any engine is open. One of the methods is called, once."""
+
+    engine_options: EngineOptions
+    system: str
+    requested_effort: Effort
+    sampling: Sampling
+    max_tokens: int
+    seed: int | None
+    trace: Path | None
+
+    def inspect(self) -> None:
+        """Print the summary of the model file."""
+        from apps.chat.diagnostics import inspect
+
+        inspect(choose_model(self.engine_options.model).path, self.engine_options.effort_profile)
+
+    def dump_tokens(self, prompt: Prompt) -> None:
+        """Print the prompt's tokens; opens no engine."""
+        from apps.chat.diagnostics import dump_tokens
+
+        dump_tokens(prompt, open_tokenizer(self.engine_options))
+
+    def perplexity(self, text_file: Path) -> None:
+        """Score a text."""
+        from apps.chat.diagnostics import print_perplexity
+
+        with self._engine() as engine:
+            print_perplexity(engine, text_file, self._settings(engine), err=console())
+
+    def dump(self, prompt: Prompt, *, logits: Path | None, logprobs: Path | None, top_k: int) -> None:
+        """Write dump files."""
+        from apps.chat.diagnostics import Dumps, write_dumps
+
+        with self._engine() as engine:
+            wanted = Dumps(logits=logits, logprobs=logprobs, top_k=top_k)
+            write_dumps(
+                engine, prompt, self._settings(engine), wanted, model=self._file_name(engine), err=console()
+            )
+
+    def one_shot(self, prompt: Prompt) -> None:
+        """Answer one prompt. Raises Cancelled on Ctrl+C."""
+        from apps.chat.one_shot import answer_once
+
+        err = console()
+        with Trace(self.trace) as trace, self._engine() as engine:
+            answerer = Answerer(engine, out=console(sys.stdout), err=err)
+            answer_once(engine, prompt, self._settings(engine), answerer, err=err, trace=trace)
+
+    def interactive(self) -> None:
+        """Hold a conversation until the user leaves."""
+        from apps.chat.conversation import Conversation
+        from apps.chat.history import history_path
+        from apps.chat.keyboard import line_reader
+        from apps.chat.loop import ChatLoop
+
+        err = console()
+        with Trace(self.trace) as trace, self._engine() as engine:
+            answerer = Answerer(engine, out=console(sys.stdout), err=err)
+            with closing(Conversation(engine, self._settings(engine), answerer)) as conversation:
+                loop = ChatLoop(
+                    engine,
+                    conversation,
+                    line_reader(history_path()),
+                    err=err,
+                    trace=trace,
+                    check_context=lambda context: self._check_context(engine, context),
+                )
+                loop.handle("/help")
+                loop.run()
+
+    @contextmanager
+    def _engine(self) -> Iterator[Engine]:
+        err = console()
+        engine = open_engine(self.engine_options, say=sayer("ds4.warning", err))
+        try:
+            for note in engine_notes(engine):
+                say(note, "ds4.warning", on=err)
+            say(context_line(engine, self.engine_options.context), "ds4.timing", on=err)
+            effort, downgrade = self._effort(engine)
+            if downgrade:
+                say(downgrade, "ds4.warning", on=err)
+            say(thinking_line(engine, effort), "ds4.timing", on=err)
+            yield engine
+        finally:
+            engine.close()
+
+    def _effort(self, engine: Engine) -> tuple[Effort, str | None]:
+        return resolve_effort(self.requested_effort, engine.effort_profile, self.engine_options.context)
+
+    def _settings(self, engine: Engine) -> ChatSettings:
+        return ChatSettings(
+            context=self.engine_options.context,
+            system=self.system,
+            effort=self._effort(engine)[0],
+            sampling=self.sampling,
+            max_tokens=self.max_tokens,
+            seed=self.seed,
+        )
+
+    def _check_context(self, engine: Engine, context: int) -> None:
+        from apps.memory import check_fits, memory_budget
+
+        budget = memory_budget(self.engine_options.simulate_memory)
+        check_fits(engine.shape, engine.memory_plan(context), budget, self.engine_options.prefill_chunk)
+
+    def _file_name(self, engine: Engine) -> str:
+        if engine.backend == "scripted":
+            return engine.name
+        return choose_model(self.engine_options.model).path.name

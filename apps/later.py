@@ -1,0 +1,40 @@
+"""Options of the original engine whose feature this version does not have: refused with one line.
+
+An option leaves this table when its feature arrives. Knows no command.
+"""
+
+from __future__ import annotations
+
+_STEERING = "directional steering is not part of this version"
+_DRAFTS = "multi-token drafts are not part of this version"
+_IMATRIX = "importance matrices are not part of this version"
+_DISTRIBUTED = "distributed inference is not part of this version"
+_SELF_TESTS = "backends are compared by the test suite, not by a flag"
+
+REFUSED: dict[str, str] = {
+    "--server": "use `ds4 serve`",
+    "--mtp": _DRAFTS,
+    "--mtp-draft": _DRAFTS,
+    "--mtp-margin": _DRAFTS,
+    "--dir-steering-file": _STEERING,
+    "--dir-steering-ffn": _STEERING,
+    "--dir-steering-attn": _STEERING,
+    "--imatrix-dataset": _IMATRIX,
+    "--imatrix-out": _IMATRIX,
+    "--imatrix-max-prompts": _IMATRIX,
+    "--imatrix-max-tokens": _IMATRIX,
+    "--role": _DISTRIBUTED,
+    "--layers": _DISTRIBUTED,
+    "--listen": _DISTRIBUTED,
+    "--coordinator": _DISTRIBUTED,
+    "--dist-prefill-chunk": _DISTRIBUTED,
+    "--dist-prefill-window": _DISTRIBUTED,
+    "--dist-activation-bits": _DISTRIBUTED,
+    "--dist-replay-check": _DISTRIBUTED,
+    "--debug": _DISTRIBUTED,
+    "--head-test": _SELF_TESTS,
+    "--first-token-test": _SELF_TESTS,
+    "--metal-graph-test": _SELF_TESTS,
+    "--metal-graph-full-test": _SELF_TESTS,
+    "--metal-graph-prompt-test": _SELF_TESTS,
+}
