@@ -1,0 +1,105 @@
+"""The reference engine: the NumPy forward pass behind the `Engine` protocol. Slow, and meant to be right."""
+
+from __future__ import annotations
+
+import os
+
+from shared.errors import ModelFileError
+from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan, prefill_cap
+from shared.model.open import ModelFile, open_model
+from shared.model.reference import Activation, Reference
+from shared.model.reference_session import ReferenceSession
+from shared.model.reference_weights import ReferenceWeights
+from shared.model.shape import ModelShape
+from shared.power import PowerGovernor
+from shared.session import MemoryPlan
+from shared.text.tokenizer import Tokenizer
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    prefill_chunk: int | None = None,
+    activation: Activation = "kv",
+    effort_profile: str = "auto",
+    power: int = 100,
+) -> ReferenceEngine:
+    """Open a model file for the reference. Raises ModelFileError.
+
+    `activation` is "kv" for the model's own rounding, "float" for none, "actq" for 8-bit activations too.
+    """
+    model = open_model(path, effort_profile=effort_profile)
+    try:
+        return ReferenceEngine(model, prefill_chunk=prefill_chunk, activation=activation, power=power)
+    except ModelFileError:
+        model.close()
+        raise
+
+
+class ReferenceEngine:
+    """An opened model; weights are dequantised on first use. `notes` are lines for the start of a program."""
+
+    def __init__(
+        self,
+        model: ModelFile,
+        *,
+        prefill_chunk: int | None = None,
+        activation: Activation = "kv",
+        power: int = 100,
+    ) -> None:
+        self._model = model
+        self._power = PowerGovernor(power)
+        self._reference = Reference(ReferenceWeights(model.gguf, model.shape), model.shape, activation)
+        self.prefill_chunk = DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk
+        self.notes = list(model.notes)
+
+    @property
+    def backend(self) -> str:
+        return "reference"
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def shape(self) -> ModelShape:
+        return self._model.shape
+
+    @property
+    def model_id(self) -> int:
+        return self._model.shape.model_id
+
+    @property
+    def quant_bits(self) -> int:
+        return self._model.quant_bits
+
+    @property
+    def effort_profile(self) -> str:
+        return self._model.effort_profile
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._model.tokenizer
+
+    @property
+    def power(self) -> PowerGovernor:
+        return self._power
+
+    def open_session(self, context: int) -> ReferenceSession:
+        if context < 1:
+            raise ValueError(f"a context holds at least one token, not {context}")
+        chunk = prefill_cap(context, self.prefill_chunk)
+        return ReferenceSession(self._reference, self._power, context, chunk)
+
+    def memory_plan(self, context: int) -> MemoryPlan:
+        """Bytes for a session of `context` tokens; compressed rows are float32 here."""
+        return memory_plan(
+            self._model.shape,
+            context,
+            weights=self._model.weight_bytes,
+            prefill_chunk=self.prefill_chunk,
+            attention_row_bytes=4,
+        )
+
+    def close(self) -> None:
+        self._model.close()
