@@ -6,7 +6,7 @@ suffix is cut from the list, never parsed again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -30,7 +30,7 @@ class Segment:
         return f"{self.kind.value}({self.data.decode('utf-8', 'replace')!r})"
 
 
-def join(segments: Sequence[Segment]) -> bytes:
+def join(segments: Iterable[Segment]) -> bytes:
     """The rendered bytes."""
     return b"".join(segment.data for segment in segments)
 
