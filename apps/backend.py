@@ -15,6 +15,7 @@ from apps.lock import hold_instance_lock
 from apps.memory import check_fits, memory_budget, plan_of_file
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
+from apps.threads import limit_threads
 from shared.errors import BackendUnavailable, UsageError
 from shared.session import Engine
 from shared.text.tokenizer import Tokenizer
@@ -30,6 +31,7 @@ def open_engine(options: EngineOptions, *, say: Say | None = None) -> Engine:
     anything large is allocated.
     """
     say = say or _to_stderr
+    limit_threads(options.threads)
     backend = choose_backend(options, say)
     if backend == "scripted":
         return _open_scripted(options)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from shared.errors import UsageError
+from shared.text import prompt_texts
 
 BackendName = Literal["auto", "mlx", "cuda", "reference", "scripted"]
 EffortProfile = Literal["auto", "preview", "official"]
@@ -21,6 +22,7 @@ LoadMethod = Literal["mmap", "copy"]
 
 DEFAULT_CONTEXT = 32768
 DEFAULT_MAX_TOKENS = 50000
+DEFAULT_SYSTEM = prompt_texts.DEFAULT_SYSTEM
 DEFAULT_TEMPERATURE, DEFAULT_TOP_P, DEFAULT_MIN_P = 1.0, 1.0, 0.05
 DEFAULT_POWER = 100
 
@@ -135,7 +137,7 @@ ThreadsOption = Annotated[
         envvar="DS4_THREADS",
         min=1,
         show_default="all cores",
-        help="Host helper threads.",
+        help="Threads of the host's numeric libraries.",
         rich_help_panel=_ENGINE,
     ),
 ]
@@ -157,7 +159,7 @@ TraceOption = Annotated[
         "--trace",
         metavar="FILE",
         envvar="DS4_TRACE",
-        help="Append prompts, tokens and outcomes to FILE, readable by you only.",
+        help="Write prompts, tokens and outcomes to FILE, readable by you only.",
         rich_help_panel=_ENGINE,
     ),
 ]

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from apps import options
+from apps.threads import limit_threads
 from shared.errors import UsageError
-from shared.text.prompt_texts import DEFAULT_SYSTEM
 
 _PROMPT, _DIAGNOSTICS = "Prompt", "Diagnostics"
 
@@ -78,7 +78,7 @@ def chat(
     prompt: PromptOption = None,
     prompt_file: PromptFileOption = None,
     prompt_tokens: PromptTokensOption = None,
-    system: options.SystemOption = DEFAULT_SYSTEM,
+    system: options.SystemOption = options.DEFAULT_SYSTEM,
     tokens: options.MaxTokensOption = options.DEFAULT_MAX_TOKENS,
     temp: options.TemperatureOption = options.DEFAULT_TEMPERATURE,
     top_p: options.TopPOption = options.DEFAULT_TOP_P,
@@ -112,6 +112,7 @@ def chat(
     Without a prompt it starts a conversation; text piped into it is one prompt. The answer goes to
     standard output, everything else to standard error.
     """
+    limit_threads(threads)
     requested = options.requested_effort(think, think_max, nothink, effort)
     engine_options = options.EngineOptions(
         model=model,

@@ -17,7 +17,7 @@ from shared.text.tokenizer import Tokenizer
 
 
 class Trace:
-    """Appends events to `path`; without a path it does nothing."""
+    """Writes events to `path`; without a path it does nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = None
