@@ -1,0 +1,1 @@
+"""The HTTP endpoints: parse, hand a turn to the worker, encode what comes back."""

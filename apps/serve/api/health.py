@@ -1,0 +1,21 @@
+"""`GET /health`: is the process alive and what is it doing. Answers during a generation."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from apps.serve.api.context import server
+
+
+async def health(request: Request) -> Response:
+    worker = server(request).worker
+    return JSONResponse(
+        {
+            "status": "stopping" if worker.stopping else "ok",
+            "model": worker.model.id,
+            "context_length": worker.model.context,
+            "busy": worker.busy,
+            "queued": worker.queued,
+        }
+    )

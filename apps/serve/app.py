@@ -1,0 +1,67 @@
+"""The ASGI application as a value, made from explicit parts. Owns routes and error replies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from apps.serve.api.chat import chat_completions
+from apps.serve.api.context import ServerContext
+from apps.serve.api.health import health
+from apps.serve.api.models import get_model, list_models
+from apps.serve.body import BodyLimit
+from apps.serve.errors import Failure
+from apps.serve.middleware import CrossOrigin, InFlight, RequestBoundary
+from apps.serve.settings import ServerSettings
+from apps.serve.worker import InferenceWorker
+from shared.errors import ContextFullError, RequestError
+
+
+def create_app(
+    worker: InferenceWorker, settings: ServerSettings, *, clock: Callable[[], float] = time.time
+) -> Starlette:
+    """The application around a started `worker`. `clock` stamps answers, in seconds since 1970."""
+    in_flight = InFlight()
+    app = Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/v1/models", list_models),
+            Route("/v1/models/{model:path}", get_model),
+            Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+        ],
+        middleware=[
+            Middleware(CrossOrigin, enabled=settings.cors),
+            Middleware(RequestBoundary, log=worker.log, in_flight=in_flight),
+            Middleware(BodyLimit, limits=settings.limits, timing=settings.timing),
+        ],
+        exception_handlers={
+            RequestError: _refused,
+            ContextFullError: _refused,
+            HTTPException: _no_such_route,
+        },
+    )
+    app.state.server = ServerContext(worker, settings, worker.log, in_flight, clock)
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError | ContextFullError)
+    return _reply(request, Failure.of(error))
+
+
+async def _no_such_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    asked = f"{request.method} {request.url.path[:200]}"
+    message = f"no such endpoint: {asked}" if error.status_code == 404 else f"{asked}: {error.detail}"
+    return _reply(request, Failure(error.status_code, message), error.headers)
+
+
+def _reply(request: Request, failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse(failure.body(request.url.path), failure.status, dict(headers or {}))

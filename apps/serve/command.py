@@ -1,0 +1,172 @@
+"""`ds4 serve`: flags, start-up lines and exit codes. Heavy imports wait until the flags are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apps.options import (
+    DEFAULT_CONTEXT,
+    DEFAULT_POWER,
+    BackendOption,
+    ContextOption,
+    EffortOption,
+    EffortProfileOption,
+    EngineOptions,
+    LoadOption,
+    MaxTokensOption,
+    ModelOption,
+    NoThinkOption,
+    PowerOption,
+    PrefillChunkOption,
+    QualityOption,
+    ScriptOption,
+    SimulateMemoryOption,
+    ThinkMaxOption,
+    ThinkOption,
+    ThreadsOption,
+    WarmWeightsOption,
+    requested_effort,
+)
+from shared.errors import UsageError
+
+_SERVER = "Server"
+_DEFAULT_PORT = 8000
+_DEFAULT_MAX_TOKENS = 393_216
+
+HostOption = Annotated[
+    str,
+    typer.Option(
+        "--host", metavar="HOST", envvar="DS4_HOST", help="Address to listen on.", rich_help_panel=_SERVER
+    ),
+]
+PortOption = Annotated[
+    int,
+    typer.Option(
+        "--port",
+        metavar="N",
+        envvar="DS4_PORT",
+        min=0,
+        max=65535,
+        help="Port to listen on; 0 takes a free one and prints it.",
+        rich_help_panel=_SERVER,
+    ),
+]
+CorsOption = Annotated[
+    bool,
+    typer.Option(
+        "--cors",
+        envvar="DS4_CORS",
+        help="Let web pages of any origin use the API.",
+        rich_help_panel=_SERVER,
+    ),
+]
+ChdirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--chdir",
+        metavar="DIR",
+        envvar="DS4_CHDIR",
+        help="Change to this directory first.",
+        rich_help_panel=_SERVER,
+    ),
+]
+ControlTokensOption = Annotated[
+    bool,
+    typer.Option(
+        "--control-tokens-in-content",
+        envvar="DS4_CONTROL_TOKENS_IN_CONTENT",
+        help="Let control strings in what clients send act as control tokens.",
+        rich_help_panel=_SERVER,
+    ),
+]
+ExactReplayOption = Annotated[
+    bool,
+    typer.Option(
+        "--disable-exact-dsml-tool-replay",
+        envvar="DS4_DISABLE_EXACT_DSML_TOOL_REPLAY",
+        help="Render replayed tool calls anew instead of as they were sampled.",
+        rich_help_panel=_SERVER,
+    ),
+]
+ToolMemoryOption = Annotated[
+    int,
+    typer.Option(
+        "--tool-memory-max-ids",
+        metavar="N",
+        envvar="DS4_TOOL_MEMORY_MAX_IDS",
+        min=1,
+        help="How many tool calls are remembered for exact replay.",
+        rich_help_panel=_SERVER,
+    ),
+]
+
+
+def serve(
+    model: ModelOption = None,
+    backend: BackendOption = "auto",
+    script: ScriptOption = None,
+    ctx: ContextOption = DEFAULT_CONTEXT,
+    prefill_chunk: PrefillChunkOption = None,
+    simulate_memory: SimulateMemoryOption = None,
+    load: LoadOption = "mmap",
+    quality: QualityOption = False,
+    warm_weights: WarmWeightsOption = False,
+    threads: ThreadsOption = None,
+    power: PowerOption = DEFAULT_POWER,
+    tokens: MaxTokensOption = _DEFAULT_MAX_TOKENS,
+    think: ThinkOption = False,
+    think_max: ThinkMaxOption = False,
+    nothink: NoThinkOption = False,
+    effort: EffortOption = None,
+    effort_profile: EffortProfileOption = "auto",
+    host: HostOption = "127.0.0.1",
+    port: PortOption = _DEFAULT_PORT,
+    cors: CorsOption = False,
+    chdir: ChdirOption = None,
+    control_tokens_in_content: ControlTokensOption = False,
+    disable_exact_dsml_tool_replay: ExactReplayOption = False,
+    tool_memory_max_ids: ToolMemoryOption = 100_000,
+) -> None:
+    """Serve the HTTP API for clients and agents."""
+    if chdir is not None:
+        _change_directory(chdir)
+    chosen = requested_effort(think, think_max, nothink, effort)
+
+    from apps.serve.settings import ServerSettings
+    from apps.serve.start import serve_until_stopped
+
+    options = EngineOptions(
+        model=model,
+        backend=backend,
+        script=script,
+        context=ctx,
+        prefill_chunk=prefill_chunk,
+        simulate_memory=simulate_memory,
+        effort_profile=effort_profile,
+        load=load,
+        quality=quality,
+        warm_weights=warm_weights,
+        threads=threads,
+        power=power,
+    )
+    settings = ServerSettings(
+        max_tokens=tokens,
+        thinking=chosen != "none",
+        effort="high" if chosen == "none" else chosen,
+        cors=cors,
+        control_tokens_in_content=control_tokens_in_content,
+        exact_replay=not disable_exact_dsml_tool_replay,
+        tool_memory_ids=tool_memory_max_ids,
+    )
+    serve_until_stopped(options, settings, host, port)
+
+
+def _change_directory(directory: Path) -> None:
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise UsageError(f"--chdir {directory}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""What clients get: one thin encoder for each dialect over the same turn events."""

@@ -1,0 +1,115 @@
+"""Turn events as `chat.completion` objects and chunks. Spec: chat §5.5 and §5.6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.serve.encode.answer import Answer
+from apps.serve.errors import Failure
+from apps.serve.jobs import Finished, PrefillDone, Usage
+from apps.serve.sse import comment, frame
+from shared.text.events import TextDelta, ThinkingDelta, ToolArguments, ToolStart, TurnEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What all parts of one answer repeat."""
+
+    id: str
+    created: int
+    model: str
+
+    def wrap(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
+
+
+class ChatStream:
+    """`StreamEncoder` of one streamed chat completion."""
+
+    def __init__(self, envelope: Envelope, *, include_usage: bool) -> None:
+        self._envelope = envelope
+        self._include_usage = include_usage
+
+    def prefilled(self, done: PrefillDone) -> bytes:
+        return self._chunk({"role": "assistant"})
+
+    def waiting(self) -> bytes:
+        return comment("prefill")
+
+    def held(self) -> bytes:
+        return comment("working")
+
+    def emitted(self, events: Sequence[TurnEvent]) -> bytes:
+        return b"".join(self._chunk(delta) for delta in map(_delta, events) if delta)
+
+    def finished(self, finished: Finished) -> bytes:
+        frames = self._chunk({}, finished.finish_reason)
+        if self._include_usage:
+            frames += frame(self._envelope.wrap(_CHUNK, []) | {"usage": usage_body(finished.usage)})
+        return frames + b"data: [DONE]\n\n"
+
+    def failed(self, failure: Failure) -> bytes:
+        return frame(failure.openai(), event="error")
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        return frame(self._envelope.wrap(_CHUNK, [choice]))
+
+
+_CHUNK = "chat.completion.chunk"
+
+
+def completion_body(envelope: Envelope, answer: Answer, finished: Finished) -> dict[str, Any]:
+    """The whole answer of a request that does not stream."""
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+    if answer.reasoning:
+        message["reasoning_content"] = answer.reasoning
+    if finished.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in finished.calls
+        ]
+    choice = {"index": 0, "message": message, "finish_reason": finished.finish_reason}
+    return envelope.wrap("chat.completion", [choice]) | {"usage": usage_body(finished.usage)}
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """Token counts in the OpenAI family's form."""
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached,
+            "cache_write_tokens": usage.prompt - usage.cached,
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+
+
+def _delta(event: TurnEvent) -> dict[str, Any] | None:
+    match event:
+        case ThinkingDelta(text):
+            return {"reasoning_content": text}
+        case TextDelta(text):
+            return {"content": text}
+        case ToolStart(index, call_id, name):
+            function = {"name": name, "arguments": ""}
+            return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
+        case ToolArguments(index, fragment):
+            return {"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}
+        case _:
+            # How a call ended shows in its arguments: a whole object, or JSON that stays open.
+            return None

@@ -1,0 +1,68 @@
+"""Error bodies in each dialect's own shape.
+
+OpenAI family: `{"error": {"message", "type", ...}}`; Anthropic (`/v1/messages`):
+`{"type": "error", "error": {"type", "message", ...}}`. Knows no endpoint beyond that prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.errors import ContextFullError, RequestError
+
+_ANTHROPIC_PREFIX = "/v1/messages"
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+class ClientLeft(Exception):
+    """The client closed its connection, or stopped reading; there is nobody to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request was not answered, in words for the client."""
+
+    status: int
+    message: str
+    param: str | None = None
+    code: str | None = None
+    extra: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, error: RequestError | ContextFullError, *, param: str | None = None) -> Failure:
+        if isinstance(error, ContextFullError):
+            return cls(
+                400,
+                f"prompt is too long: {error.tokens} tokens, but the maximum context length is "
+                f"{error.context} tokens",
+                param=param or "messages",
+                code="context_length_exceeded",
+                extra={"n_prompt_tokens": error.tokens, "n_ctx": error.context},
+            )
+        return cls(error.status, str(error), error.param, error.code)
+
+    def body(self, path: str) -> dict[str, Any]:
+        """The JSON body for the endpoint at `path`."""
+        return self.anthropic() if path.startswith(_ANTHROPIC_PREFIX) else self.openai()
+
+    def openai(self) -> dict[str, Any]:
+        error: dict[str, Any] = {
+            "message": self.message,
+            "type": "server_error" if self.status >= 500 else "invalid_request_error",
+            "param": self.param,
+            "code": self.code,
+        }
+        return {"error": error | self.extra}
+
+    def anthropic(self) -> dict[str, Any]:
+        default = "api_error" if self.status >= 500 else "invalid_request_error"
+        kind = _ANTHROPIC_TYPES.get(self.status, default)
+        return {"type": "error", "error": {"type": kind, "message": self.message} | self.extra}

@@ -1,0 +1,144 @@
+"""The application on a socket: Hypercorn, its limits, and an orderly end.
+
+Owns sockets and shutdown; knows no endpoint. Hypercorn prints tracebacks for the streams that it cuts, so
+ours are finished or cut before it is told to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from typing import Any
+
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from starlette.applications import Starlette
+
+from apps.serve.api.context import ServerContext
+from apps.serve.log import ServerLog, describe
+from apps.serve.settings import ServerSettings
+from shared.errors import Ds4Error
+
+_BACKLOG = 128
+# After the last answer, connections get this long to be closed by Hypercorn.
+_CLOSE_SECONDS = 2.0
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound socket that does not listen yet. Raises Ds4Error when the address cannot be had."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise Ds4Error(f"cannot listen on {host!r}: no such address ({error})") from None
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise Ds4Error(
+            f"cannot listen on {host}:{port}: {reason} (choose another --port or --host)"
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """`http://HOST:PORT` of a bound socket, with the port it really got."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine can reach `host`."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+class Server:
+    """Serves until asked to stop. Takes over the socket; the worker must have been started."""
+
+    def __init__(
+        self, app: Starlette, listener: socket.socket, settings: ServerSettings, log: ServerLog
+    ) -> None:
+        self._app = app
+        self._listener = listener
+        self._settings = settings
+        self._log = log
+        self._stop = asyncio.Event()
+        self._requests = 0
+
+    def request_stop(self) -> None:
+        """From the event loop. The first call begins the orderly end, another one ends it at once."""
+        self._requests += 1
+        if self._requests == 1:
+            self._log.line("stopping: finishing what is in work")
+            self._stop.set()
+        else:
+            self._context.worker.cut()
+
+    async def run(self, *, signals: bool) -> None:
+        """Serve, then stop in order: new requests are refused, running ones finish or are cut at the
+        deadline, the worker closes its engine. `signals`: SIGINT and SIGTERM ask to stop (main thread
+        only)."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._log_exception)
+        watched = (signal.SIGINT, signal.SIGTERM) if signals else ()
+        for number in watched:
+            loop.add_signal_handler(number, self.request_stop)
+        try:
+            self._listener.listen(_BACKLOG)
+            self._log.line(f"listening on {url_of(self._listener)}")
+            await serve(
+                self._app,  # type: ignore[arg-type]
+                self._config(),
+                shutdown_trigger=self._stopped,
+            )
+        finally:
+            for number in watched:
+                loop.remove_signal_handler(number)
+
+    @property
+    def _context(self) -> ServerContext:
+        context = self._app.state.server
+        assert isinstance(context, ServerContext)
+        return context
+
+    async def _stopped(self) -> None:
+        """Returns when nothing of ours is in work any more."""
+        await self._stop.wait()
+        await asyncio.to_thread(self._context.worker.stop, self._settings.timing.shutdown_grace)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._context.in_flight.wait_idle()
+
+    def _config(self) -> Config:
+        config = Config()
+        # Hypercorn closes the descriptor it is given.
+        config.bind = [f"fd://{self._listener.detach()}"]
+        config.backlog = _BACKLOG
+        config.accesslog = None
+        config.errorlog = _silent_logger()
+        config.include_server_header = False
+        config.h11_max_incomplete_size = self._settings.limits.header_bytes
+        config.keep_alive_timeout = self._settings.timing.idle_connection
+        config.graceful_timeout = _CLOSE_SECONDS
+        return config
+
+    def _log_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody else caught: one line, never a traceback."""
+        error = context.get("exception")
+        self._log.error(f"connection error: {describe(error) if error else context['message']}")
+
+
+def _silent_logger() -> logging.Logger:
+    """Hypercorn's own lines say nothing that ours do not."""
+    logger = logging.Logger("ds4.serve.hypercorn")
+    logger.addHandler(logging.NullHandler())
+    return logger

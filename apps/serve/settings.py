@@ -1,0 +1,51 @@
+"""Everything that can be chosen about the server, as values. Knows no flag and no environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.text.effort import Effort
+
+DEFAULT_PORT = 8000
+DEFAULT_MAX_TOKENS = 393_216
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may cost before it is understood. Bytes, levels."""
+
+    body_bytes: int = 64 * 1024 * 1024
+    header_bytes: int = 64 * 1024
+    json_depth: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Wall-clock intervals in seconds; tests make them small."""
+
+    keepalive_waiting: float = 5.0
+    keepalive_decode: float = 15.0
+    write_timeout: float = 2.0
+    # A body must keep coming: each part within `body_stall`, the whole within `body_stall` plus the time
+    # that its bytes take at `body_bytes_per_second`.
+    body_stall: float = 10.0
+    body_bytes_per_second: float = 16 * 1024
+    # How long a refused upload is read and dropped so that its sender sees the answer.
+    refusal_linger: float = 1.0
+    idle_connection: float = 30.0
+    shutdown_grace: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How requests are answered. `max_tokens` is the budget of a request that names none."""
+
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    thinking: bool = True
+    effort: Effort = "high"
+    cors: bool = False
+    control_tokens_in_content: bool = False
+    exact_replay: bool = True
+    tool_memory_ids: int = 100_000
+    limits: Limits = field(default_factory=Limits)
+    timing: Timing = field(default_factory=Timing)

@@ -1,0 +1,141 @@
+"""One live session and what of it a new prompt can go on from.
+
+Owns the choice of the effective prompt; running it is the turn's business. A further source (checkpoints,
+disk) joins as one more candidate in `plan`. Spec: chat §6. Knows no dialect and no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from apps.serve.turn_request import TurnRequest
+from shared.session import Session
+from shared.text import marks
+from shared.text.segments import cut, join
+from shared.text.tokenizer import Tokenizer
+
+Source = Literal["none", "memory-token", "thinking-visible", "memory-text"]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectivePrompt:
+    """The tokens to sync to, and why: they render to the request's prompt, or to it with the live
+    turns' own reasoning in place."""
+
+    tokens: list[int]
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleText:
+    """What a client will send back for the live state when old reasoning is dropped: the state as text,
+    and the control tokens at their byte offsets."""
+
+    position: int
+    text: bytes
+    controls: Mapping[int, int]
+
+
+class LiveSlot:
+    """A session with the memory of which of its tokens the model sampled."""
+
+    def __init__(self, session: Session, tokenizer: Tokenizer) -> None:
+        self.session = session
+        self._tokenizer = tokenizer
+        specials = tokenizer.specials
+        self._control_ids = {
+            specials.bos,
+            specials.eos,
+            specials.user,
+            specials.assistant,
+            specials.think,
+            specials.think_end,
+            specials.dsml,
+        } | ({specials.reminder} if specials.reminder is not None else set())
+        self._sampled: list[range] = []
+        self._visible: VisibleText | None = None
+
+    def plan(self, request: TurnRequest) -> EffectivePrompt:
+        """The best way to this prompt from the live state. Forgets what no longer belongs to it."""
+        live = self.session.tokens
+        effective = self._reuse(live, request) if live else None
+        if effective is None:
+            effective = EffectivePrompt(request.tokens, "none")
+            self._sampled = []
+        self._visible = None
+        return effective
+
+    def sampled(self, start: int) -> None:
+        """The model wrote everything from position `start` on."""
+        if self.session.position > start:
+            self._sampled.append(range(start, self.session.position))
+
+    def remember_visible(self, request: TurnRequest, content: str) -> None:
+        """After a thinking turn without tools: its reasoning will not come back (spec: chat §6)."""
+        think, think_end = marks.THINK.encode(), marks.THINK_END.encode()
+        prompt = join(request.segments)
+        if not prompt.endswith(think):
+            return
+        head = prompt[: -len(think)]
+        controls = self._controls(request.tokens, len(head)) | {len(head): self._tokenizer.specials.think_end}
+        text = head + think_end + content.encode()
+        self._visible = VisibleText(self.session.position, text, controls)
+
+    def invalidate(self) -> None:
+        """Forget everything; the next turn starts from nothing."""
+        self._sampled = []
+        self._visible = None
+        self.session.invalidate()
+
+    def _reuse(self, live: list[int], request: TurnRequest) -> EffectivePrompt | None:
+        if request.tokens[: len(live)] == live:
+            return EffectivePrompt(request.tokens, "memory-token")
+        rendered = join(request.segments)
+        visible = self._visible
+        if visible is not None and visible.position == len(live):
+            key = visible.text + marks.EOS.encode()
+            if (
+                rendered.startswith(key)
+                and self._controls(request.tokens, len(visible.text)) == visible.controls
+            ):
+                return self._continued(live, request, len(visible.text), "thinking-visible")
+        text = self._tokenizer.decode(live)
+        if rendered.startswith(text) and self._controls_agree(live, request.tokens, len(text)):
+            return self._continued(live, request, len(text), "memory-text")
+        return None
+
+    def _continued(
+        self, live: list[int], request: TurnRequest, offset: int, source: Source
+    ) -> EffectivePrompt | None:
+        """The live tokens and the rest of the prompt, encoded on its own."""
+        tokens = live + self._tokenizer.encode_segments(cut(request.segments, offset))
+        if len(tokens) >= self.session.context:
+            return None
+        return EffectivePrompt(tokens, source)
+
+    def _controls(self, tokens: Iterable[int], end: int) -> dict[int, int]:
+        """The control tokens that begin before byte `end`, by their byte offset."""
+        return dict(self._control_offsets(tokens, end, ()))
+
+    def _controls_agree(self, live: Sequence[int], prompt: Sequence[int], end: int) -> bool:
+        """Control tokens stand in the live state exactly where the prompt has them. What the model
+        sampled may hold further ones: it reads its own words as it wrote them."""
+        expected = self._controls(prompt, end)
+        found = self._controls(live, end)
+        if any(found.get(offset) != token for offset, token in expected.items()):
+            return False
+        fixed = dict(self._control_offsets(live, end, self._sampled))
+        return all(offset in expected for offset in fixed)
+
+    def _control_offsets(
+        self, tokens: Iterable[int], end: int, skipped: Sequence[range]
+    ) -> Iterable[tuple[int, int]]:
+        offset = 0
+        for position, token in enumerate(tokens):
+            if offset >= end:
+                return
+            if token in self._control_ids and not any(position in span for span in skipped):
+                yield offset, token
+            offset += len(self._tokenizer.token_bytes(token))

@@ -1,0 +1,135 @@
+"""The log lines of one turn. Owns their wording: people grep for these fields. Spec: chat §7.3."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from apps.serve.jobs import Finished, Job, JobPhase
+from apps.serve.log import LogKind, ServerLog
+from apps.serve.slot import EffectivePrompt
+from shared.generate import Generation
+from shared.text.messages import ToolCall
+from shared.text.turn import DecodeState, Turn
+
+_TOKENS_PER_LINE: Final = 50
+
+
+class TurnLog:
+    """Progress of one job; all times are seconds of wall clock."""
+
+    def __init__(self, job: Job, log: ServerLog) -> None:
+        self._job = job
+        self._log = log
+        self._started = self._mark = time.monotonic()
+        self._marked_tokens = 0
+        self._prefill_seconds = 0.0
+        self._prompt = self._cached = 0
+        self._source = "none"
+        tools = " TOOLS" if job.request.ask.tools is not None else ""
+        self._kind = job.request.ask.kind
+        self._flags = tools
+
+    def prompt_start(self, effective: EffectivePrompt, cached: int) -> None:
+        self._prompt, self._cached, self._source = len(effective.tokens), cached, effective.source
+        self._log.line(f"{self._head()} prompt start", LogKind.PREFILL)
+        if effective.source in ("thinking-visible", "memory-text"):
+            match = effective.source.partition("-")[2]
+            self._log.line(
+                f"live continuation match={match} cached={cached} prompt={self._prompt}", LogKind.CACHE
+            )
+
+    def live_miss(self, live: int, prompt: int, common: int) -> None:
+        reason = "incoming-prompt-shorter-than-live-checkpoint" if common == prompt else "token-mismatch"
+        self._log.line(
+            f"live kv cache miss live={live} prompt={prompt} common={common} reason={reason}", LogKind.CACHE
+        )
+
+    def prefill_progress(self, done: int, total: int) -> None:
+        """After each completed prefill step, but for the last, which `prompt_done` reports."""
+        now = time.monotonic()
+        if 0 < done < total:
+            chunk = _rate(done - self._marked_tokens, now - self._mark)
+            spent = now - self._started
+            self._log.line(
+                f"{self._head()} prefill chunk {done}/{total} ({100 * done / total:.1f}%) "
+                f"chunk={chunk} t/s avg={_rate(done, spent)} t/s {spent:.3f}s",
+                LogKind.PREFILL,
+            )
+        self._mark, self._marked_tokens = now, done
+
+    def prompt_done(self, cached: int) -> None:
+        self._cached = cached
+        self._prefill_seconds = time.monotonic() - self._started
+        self._log.line(f"{self._head()} prompt done {self._prefill_seconds:.3f}s", LogKind.PREFILL)
+        self._restart_decode()
+
+    def restart(self) -> None:
+        """A second attempt begins."""
+        self._log.warning(f"{self._head()} tool call could not be read: asking the model again")
+        self._restart_decode()
+
+    def token(self, generation: Generation, turn: Turn) -> None:
+        """After each step of decoding; writes a line now and then."""
+        count = generation.completion_tokens
+        if count - self._marked_tokens >= _TOKENS_PER_LINE:
+            now = time.monotonic()
+            chunk = _rate(count - self._marked_tokens, now - self._mark)
+            spent = now - self._decode_started
+            self._log.line(
+                f"{self._head()} gen={count}{_state(turn)} decoding chunk={chunk} t/s "
+                f"avg={_rate(count, spent)} t/s {spent:.3f}s",
+                LogKind.GENERATION,
+            )
+            self._mark, self._marked_tokens = now, count
+
+    def calls(self, calls: Sequence[ToolCall], *, raw: bool) -> None:
+        ids = ",".join(call.id for call in calls)
+        names = ",".join(call.name[:64] for call in calls)
+        self._log.line(
+            f"tool calls ctx={self._span()} n={len(calls)} raw_dsml={int(raw)} ids=[{ids}] names=[{names}]",
+            LogKind.TOOLS,
+        )
+
+    def finished(self, finished: Finished) -> None:
+        """The one line that sums a request up."""
+        now = time.monotonic()
+        generated = finished.usage.completion
+        prefilled = self._prompt - self._cached
+        self._log.line(
+            f"{self._head()} gen={generated} source={self._source} prefilled={prefilled} "
+            f"prefill={_rate(prefilled, self._prefill_seconds)} t/s "
+            f"decode={_rate(generated, now - self._decode_started)} t/s "
+            f"queued={self._started - self._job.created:.3f}s finish={finished.finish_reason} "
+            f"{now - self._job.created:.3f}s req={self._job.request.id}",
+            LogKind.GENERATION,
+        )
+
+    def cancelled(self) -> None:
+        self._log.line(f"{self._head()} cancelled during {self._phase()} req={self._job.request.id}")
+
+    def failed(self, reason: str) -> None:
+        self._log.error(f'{self._head()} finish=error error="{reason}" req={self._job.request.id}')
+
+    def _restart_decode(self) -> None:
+        self._decode_started = self._mark = time.monotonic()
+        self._marked_tokens = 0
+
+    def _phase(self) -> str:
+        return "decode" if self._job.phase is JobPhase.DECODE else "prefill"
+
+    def _span(self) -> str:
+        return f"{self._cached}..{self._prompt}:{self._prompt - self._cached}"
+
+    def _head(self) -> str:
+        return f"{self._kind} ctx={self._span()}{self._flags}"
+
+
+def _state(turn: Turn) -> str:
+    thinking = "" if turn.thinking_closed else " THINKING"
+    return thinking + ("" if turn.decode_state is DecodeState.OUTSIDE else " DSML_START")
+
+
+def _rate(tokens: int, seconds: float) -> str:
+    return f"{tokens / seconds:.1f}" if seconds > 0 else "0.0"

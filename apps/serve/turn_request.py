@@ -1,0 +1,87 @@
+"""One turn that a client asked for, in the form every dialect is reduced to.
+
+Owns rendering and the checks that need no engine. Knows no wire format and no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apps.serve.settings import ServerSettings
+from apps.serve.tool_memory import ToolMemory
+from shared.errors import ContextFullError
+from shared.generate import GenerationSettings
+from shared.text.effort import Effort
+from shared.text.messages import Message, ToolSet
+from shared.text.segments import Segment
+from shared.text.template import render_chat
+from shared.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What parsing and answering need to know of the loaded model; never changes."""
+
+    name: str
+    id: str
+    effort_profile: str
+    context: int
+    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A parsed request: the normalised history and what was asked about it."""
+
+    kind: str
+    model: str
+    stream: bool
+    messages: Sequence[Message]
+    tools: ToolSet | None
+    effort: Effort
+    generation: GenerationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """A rendered prompt and how to go on from it. `tokens` is the whole prompt, encoded afresh."""
+
+    ask: Ask
+    id: str
+    segments: list[Segment]
+    tokens: list[int]
+
+    @property
+    def thinking(self) -> bool:
+        return self.ask.effort != "none"
+
+    @property
+    def tool_context(self) -> bool:
+        """Tools are offered, or the history holds calls or results: reasoning of all turns is kept."""
+        return self.ask.tools is not None or any(
+            message.tool_calls or message.role in ("tool", "function") for message in self.ask.messages
+        )
+
+    @property
+    def may_retry(self) -> bool:
+        """A whole answer can hide a failed tool call and try again; a stream cannot."""
+        return not self.ask.stream and self.ask.tools is not None
+
+
+def prepare(
+    ask: Ask, request_id: str, model: ModelFacts, settings: ServerSettings, memory: ToolMemory
+) -> TurnRequest:
+    """Render and tokenise. Raises ContextFullError if the prompt does not leave room for a token."""
+    messages = memory.replay(ask.messages) if settings.exact_replay else list(ask.messages)
+    segments = render_chat(
+        messages,
+        ask.tools,
+        effort=ask.effort,
+        profile=model.effort_profile,
+        control_tokens_in_content=settings.control_tokens_in_content,
+    )
+    tokens = model.tokenizer.encode_segments(segments)
+    if len(tokens) >= model.context:
+        raise ContextFullError(len(tokens), model.context)
+    return TurnRequest(ask, request_id, segments, tokens)

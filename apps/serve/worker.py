@@ -1,0 +1,176 @@
+"""The inference thread: it opens the engine, runs the jobs one after the other, and closes the engine.
+
+Owns the queue and the thread. Everything that touches an engine or a session happens on that thread; the
+event loop only submits, cancels and listens. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from apps.serve.errors import Failure
+from apps.serve.jobs import Job, JobPhase
+from apps.serve.log import ServerLog, describe
+from apps.serve.run_turn import STOPPING, TurnTools, run_turn
+from apps.serve.settings import ServerSettings
+from apps.serve.slot import LiveSlot
+from apps.serve.tool_memory import ToolMemory
+from apps.serve.turn_request import ModelFacts
+from shared.errors import RequestError
+from shared.session import Engine
+
+_MODEL_IDS = {0: "deepseek-v4-flash", 1: "deepseek-v4-pro"}
+
+
+class InferenceWorker:
+    """First come, first served, on one live session.
+
+    `open_engine` is called on the worker's own thread, because a backend may bind its state to it.
+    """
+
+    def __init__(
+        self, open_engine: Callable[[], Engine], context: int, settings: ServerSettings, log: ServerLog
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self.tool_memory = ToolMemory(settings.tool_memory_ids)
+        self._open_engine = open_engine
+        self._context = context
+        self._queue: deque[Job] = deque()
+        self._running: Job | None = None
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._opened = threading.Event()
+        self._open_error: BaseException | None = None
+        self._facts: ModelFacts | None = None
+        self._thread = threading.Thread(target=self._main, name="inference", daemon=True)
+
+    @property
+    def model(self) -> ModelFacts:
+        """Facts of the loaded model; valid after `start`."""
+        assert self._facts is not None, "the worker was not started"
+        return self._facts
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def queued(self) -> int:
+        """Jobs that wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def busy(self) -> bool:
+        """A job is in work."""
+        return self._running is not None
+
+    def start(self) -> ModelFacts:
+        """Open engine and session; returns when they are ready. Raises what opening raised."""
+        self._thread.start()
+        self._opened.wait()
+        if self._open_error is not None:
+            self._thread.join()
+            raise self._open_error
+        return self.model
+
+    def submit(self, job: Job) -> None:
+        """Queue a job. Raises RequestError (503) once the server is stopping."""
+        with self._changed:
+            if self._stopping:
+                raise RequestError(STOPPING.message, status=STOPPING.status, code=STOPPING.code)
+            self._queue.append(job)
+            self._changed.notify_all()
+
+    def cancel(self, job: Job) -> None:
+        """Nobody wants this job any more: a waiting one is dropped, a running one stops at the next layer
+        or token."""
+        job.cancel()
+        with self._changed:
+            if job in self._queue:
+                self._queue.remove(job)
+                job.phase = JobPhase.OVER
+
+    def stop(self, grace: float) -> None:
+        """Refuse new jobs, give the running and the waiting ones `grace` seconds, cut what is left, and
+        close the engine. Blocks; not for the worker's own thread."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._queue and self._running is None, grace)
+        self.cut()
+        self._thread.join()
+
+    def cut(self) -> None:
+        """End all jobs now; those who wait for one are told that the server is stopping."""
+        with self._changed:
+            waiting = list(self._queue)
+            self._queue.clear()
+            if self._running is not None:
+                self._running.cancel()
+        for job in waiting:
+            job.fail(STOPPING)
+
+    def _main(self) -> None:
+        try:
+            engine = self._open_engine()
+        except BaseException as error:
+            # Whatever it was, the thread that called `start` reports it.
+            self._open_error = error
+            self._opened.set()
+            return
+        try:
+            try:
+                session = engine.open_session(self._context)
+                self._facts = ModelFacts(
+                    name=engine.name,
+                    id=_MODEL_IDS.get(engine.model_id, _MODEL_IDS[0]),
+                    effort_profile=engine.effort_profile,
+                    context=self._context,
+                    tokenizer=engine.tokenizer,
+                )
+            except BaseException as error:
+                self._open_error = error
+                return
+            finally:
+                self._opened.set()
+            tools = TurnTools(
+                tokenizer=engine.tokenizer,
+                power=engine.power,
+                tool_memory=self.tool_memory,
+                log=self.log,
+                exact_replay=self.settings.exact_replay,
+            )
+            self._serve(LiveSlot(session, engine.tokenizer), tools)
+            session.close()
+        finally:
+            engine.close()
+
+    def _serve(self, slot: LiveSlot, tools: TurnTools) -> None:
+        while (job := self._take()) is not None:
+            try:
+                run_turn(job, slot, tools)
+            except Exception as error:
+                # A fault of ours, not the engine's: the thread and the next request must survive it.
+                self.log.error(f"internal error: {describe(error)}")
+                slot.invalidate()
+                job.fail(Failure(500, "internal error; the next request starts clean"))
+            finally:
+                job.phase = JobPhase.OVER
+                with self._changed:
+                    self._running = None
+                    self._changed.notify_all()
+
+    def _take(self) -> Job | None:
+        """The next job that somebody still waits for; None when stopping and nothing is left."""
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self._queue or self._stopping)
+                if not self._queue:
+                    return None
+                job = self._queue.popleft()
+                if not job.is_cancelled():
+                    self._running = job
+                    return job

@@ -1,0 +1,127 @@
+"""A real server on a loopback port inside the test process, around a script or any engine."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apps.serve.app import create_app
+from apps.serve.log import ServerLog
+from apps.serve.server import Server, bind, url_of
+from apps.serve.settings import ServerSettings, Timing
+from apps.serve.worker import InferenceWorker
+from shared.session import Engine
+
+QUICK = Timing(keepalive_waiting=0.05, keepalive_decode=0.05, refusal_linger=0.2, shutdown_grace=5.0)
+
+
+@dataclass
+class RunningServer:
+    """`journal` holds one object for each engine call of a scripted engine."""
+
+    url: str
+    address: tuple[str, int]
+    worker: InferenceWorker
+    journal_file: Path | None
+    _log: io.StringIO
+    _stop: Callable[[], None]
+
+    @property
+    def log(self) -> str:
+        return self._log.getvalue()
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        assert self.journal_file is not None
+        return [json.loads(line) for line in self.journal_file.read_text().splitlines()]
+
+    def stop(self) -> None:
+        """What a signal does; returns at once."""
+        self._stop()
+
+    def wait_idle(self, seconds: float = 5.0) -> None:
+        wait_for(lambda: not self.worker.busy and not self.worker.queued, seconds)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Poll until `condition` holds; fails the test when it never does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition never held"
+        time.sleep(0.005)
+
+
+@contextmanager
+def serve_engine(
+    open_engine: Callable[[], Engine],
+    *,
+    context: int = 4096,
+    settings: ServerSettings | None = None,
+    journal_file: Path | None = None,
+) -> Iterator[RunningServer]:
+    """Runs until the block ends; then the server must have stopped in good order."""
+    settings = settings or ServerSettings(timing=QUICK)
+    text = io.StringIO()
+    log = ServerLog(text, colour=False)
+    listener = bind("127.0.0.1", 0)
+    url, address = url_of(listener), listener.getsockname()
+    worker = InferenceWorker(open_engine, context, settings, log)
+    worker.start()
+    ready = threading.Event()
+    parts: dict[str, Any] = {}
+
+    async def main() -> None:
+        parts["server"] = server = Server(create_app(worker, settings), listener, settings, log)
+        parts["loop"] = asyncio.get_running_loop()
+        parts["loop"].call_soon(ready.set)
+        await server.run(signals=False)
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),), name="api-server")
+    thread.start()
+    ready.wait()
+    wait_for(lambda: _accepts(address))
+
+    def stop() -> None:
+        parts["loop"].call_soon_threadsafe(parts["server"].request_stop)
+
+    try:
+        yield RunningServer(url, address, worker, journal_file, text, stop)
+    finally:
+        if thread.is_alive():
+            stop()
+        thread.join(20)
+        assert not thread.is_alive(), "the server did not stop"
+        assert "Traceback" not in text.getvalue()
+
+
+@contextmanager
+def serve_script(
+    script: dict[str, Any], *, context: int = 4096, settings: ServerSettings | None = None
+) -> Iterator[RunningServer]:
+    """A server around the scripted engine; every call is journalled."""
+    from shared.scripted import load
+
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Path(folder) / "journal.jsonl"
+        journal.touch()
+        path = Path(folder) / "script.json"
+        path.write_text(json.dumps({"journal": str(journal)} | script))
+        with serve_engine(
+            lambda: load(path), context=context, settings=settings, journal_file=journal
+        ) as server:
+            yield server
+
+
+def _accepts(address: tuple[str, int]) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(address) == 0
