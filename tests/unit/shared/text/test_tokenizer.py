@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import ModelFileError
-from shared.text import marks, tokenizer
+from shared.text import marks
 from shared.text.byte_alphabet import ALPHABET, spell, unspell
 from shared.text.segments import Segment, SegmentKind, cut, join
 from shared.text.tokenizer import Tokenizer
@@ -152,15 +152,6 @@ def test_unknown_ids_are_empty() -> None:
     for token in (-1, known.vocabulary_size, 10**9):
         assert known.token_bytes(token) == b""
         assert known.piece(token) == ""
-
-
-def test_long_input_in_blocks_equals_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "def f(x):\n    return x\n\n\nclass A: 1\n\nüber\n中\nabc " * 30
-    whole = v4_tokenizer().encode_text(text)
-    for block in (1, 7, 50, 333):
-        monkeypatch.setattr(tokenizer, "_BLOCK", block)
-        assert len(list(tokenizer._blocks(text))) > 3
-        assert v4_tokenizer().encode_text(text) == whole
 
 
 @pytest.mark.parametrize("text", [" ", "a", "\n", "7", "中", "\u0301", "-", " \n"])

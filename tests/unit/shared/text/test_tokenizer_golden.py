@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.text import marks
+from shared.text import marks, tokenizer
 from tests.support.golden import GOLDEN, golden_json
 from tests.support.vocabularies import (
     gguf_vocabulary,
@@ -77,10 +77,10 @@ def test_golden_ids(kind: str) -> None:
 
 def test_token_dump_of_the_command_line() -> None:
     first, *lines = (GOLDEN / "cli-dump-tokens.txt").read_text(encoding="utf-8").splitlines()
-    tokenizer = tiny_tokenizer()
-    ids = tokenizer.encode_rendered(golden_json("prompts.json")["short"]["text"])
+    known = tiny_tokenizer()
+    ids = known.encode_rendered(golden_json("prompts.json")["short"]["text"])
     assert str(ids) == first
-    assert [f"{token:6d}  {tokenizer.piece(token)}" for token in ids] == [line for line in lines if line]
+    assert [f"{token:6d}  {known.piece(token)}" for token in ids] == [line for line in lines if line]
 
 
 def test_where_the_c_engine_differs_we_follow_the_published_rules() -> None:
@@ -134,11 +134,11 @@ def test_v4_rendered(text: str, ids: list[int]) -> None:
 
 
 def test_v4_pieces() -> None:
-    tokenizer = v4_tokenizer()
-    assert [tokenizer.piece(token) for token in (19923, 14, 2058, 8567)] == ["Hello", ",", "Ġworld", "!Ċ"]
-    assert [tokenizer.token_bytes(token) for token in (6895, 1883)] == [b"123", b"45"]
-    assert tokenizer.specials.reminder == 128828
-    assert tokenizer.vocabulary_size == 129280
+    known = v4_tokenizer()
+    assert [known.piece(token) for token in (19923, 14, 2058, 8567)] == ["Hello", ",", "Ġworld", "!Ċ"]
+    assert [known.token_bytes(token) for token in (6895, 1883)] == [b"123", b"45"]
+    assert known.specials.reminder == 128828
+    assert known.vocabulary_size == 129280
 
 
 @given(text=_TEXTS)
@@ -148,3 +148,22 @@ def test_v4_equals_the_published_tokenizer(text: str) -> None:
         (True, v4_tokenizer().encode_rendered(text)),
     ):
         assert ours == _official(rendered).encode(text, add_special_tokens=False).ids
+
+
+@given(text=_TEXTS, block=st.integers(1, 9))
+def test_long_input_in_blocks_equals_one_piece(text: str, block: int) -> None:
+    whole = v4_tokenizer().encode_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer, "_BLOCK", block)
+        assert v4_tokenizer().encode_text(text) == whole
+
+
+def test_prose_and_code_are_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer, "_BLOCK", 8)
+    for text in (
+        '{"a":1,"bc":[2,3],"defg":"hi"}',
+        "The quick brown fox",
+        "二つの時計。市場の時計は早い。",
+        "один\nдва\nтри",
+    ):
+        assert len(list(tokenizer._blocks(text))) > 1
