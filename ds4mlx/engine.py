@@ -1,0 +1,143 @@
+"""The loaded model on the MLX backend, and the way it is loaded.
+
+Must not know: the forward pass, command line options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from ds4mlx.settings import prepare_environment, set_wired_limit
+from shared.errors import BackendUnavailable
+from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan
+from shared.model.open import ModelFile, open_model
+from shared.model.shape import ModelShape
+from shared.power import PowerGovernor
+from shared.session import MemoryPlan, Session
+from shared.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ds4mlx.model import Activation, Model
+
+
+class MlxEngine:
+    """Implements `shared.session.Engine`. `quality` asks kernels that trade exactness for speed to stay off;
+    array operations are exact either way."""
+
+    backend = "mlx"
+
+    def __init__(
+        self,
+        model: Model,
+        file: ModelFile,
+        *,
+        prefill_chunk: int,
+        quality: bool,
+        power: PowerGovernor,
+        weight_bytes: int,
+        notes: list[str],
+    ) -> None:
+        self._model = model
+        self._file = file
+        self.prefill_chunk = prefill_chunk
+        self.quality = quality
+        self.power = power
+        self.weight_bytes = weight_bytes
+        self.notes = notes
+
+    @property
+    def name(self) -> str:
+        return self._file.name
+
+    @property
+    def shape(self) -> ModelShape:
+        return self._file.shape
+
+    @property
+    def model_id(self) -> int:
+        return self._file.shape.model_id
+
+    @property
+    def quant_bits(self) -> int:
+        return self._file.quant_bits
+
+    @property
+    def effort_profile(self) -> str:
+        return self._file.effort_profile
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._file.tokenizer
+
+    def open_session(self, context: int) -> Session:
+        from ds4mlx.session import MlxSession
+
+        return MlxSession(self._model, context, self.prefill_chunk, self.power)
+
+    def memory_plan(self, context: int) -> MemoryPlan:
+        return memory_plan(
+            self.shape,
+            context,
+            weights=self.weight_bytes,
+            prefill_chunk=self.prefill_chunk,
+            attention_row_bytes=self._model.row_dtype.size,
+        )
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    prefill_chunk: int | None = None,
+    quality: bool = False,
+    load: Literal["mmap", "copy"] = "mmap",
+    effort_profile: str = "auto",
+    power: int = 100,
+    activation: Activation = "kv",
+    progress: Callable[[int, int], None] | None = None,
+) -> MlxEngine:
+    """Open a model file for this backend. The calling thread owns the engine from now on.
+
+    `load` "mmap" leaves routed experts in the mapped file where Metal can share it. `activation` "float"
+    leaves out the model's own rounding (for diagnosis). `progress` is called with (layers read, layers).
+    Raises ModelFileError, BackendUnavailable.
+    """
+    prepare_environment()
+    try:
+        import mlx.core as mx
+    except ImportError as reason:
+        raise BackendUnavailable(f"MLX cannot be imported ({reason})") from None
+    from ds4mlx.adoption import TensorBytes
+    from ds4mlx.model import Model
+    from ds4mlx.weights import EXPANDED_EXPERTS_LIMIT, WeightReader, expanded_expert_bytes
+
+    file = open_model(path, effort_profile=effort_profile)
+    try:
+        on_cpu = mx.default_device() == mx.Device(mx.cpu)
+        notes = list(file.notes)
+        source = TensorBytes(file.gguf, adopt=load == "mmap" and mx.metal.is_available(), notes=notes)
+        reader = WeightReader(
+            file.gguf,
+            file.shape,
+            source,
+            packed=not on_cpu,
+            expand_experts=on_cpu and expanded_expert_bytes(file.shape) <= EXPANDED_EXPERTS_LIMIT,
+        )
+        weights = reader.read(progress)
+        set_wired_limit(mx, weights.nbytes)
+    except BaseException:
+        file.close()
+        raise
+    return MlxEngine(
+        Model(weights, file.shape, activation),
+        file,
+        prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
+        quality=quality,
+        power=PowerGovernor(power),
+        weight_bytes=weights.nbytes,
+        notes=notes,
+    )
