@@ -66,12 +66,14 @@ def read_directory(
 
 
 def tensor_bytes(type: TensorType, dims: tuple[int, ...]) -> int:
-    """Bytes of a tensor's data. ValueError, with the reason, for impossible dimensions."""
+    """Bytes of a tensor's data, 0 for UNKNOWN. ValueError, with the reason, for impossible dimensions."""
     elements = prod(dims)
     if elements == 0:
         raise ValueError(f"has an empty dimension: {list(dims)}")
     if elements > _MOST_ELEMENTS:
         raise ValueError(f"has an absurd size: {list(dims)}")
+    if type is TensorType.UNKNOWN:
+        return 0
     if dims[0] % block_elements(type):
         raise ValueError(
             f"is {type.name} with rows of {dims[0]} elements, not a multiple of {block_elements(type)}"
@@ -90,12 +92,11 @@ def _entry(cursor: Cursor, number: int, problems: list[str]) -> TensorInfo:
     type_id = cursor.u32(what)
     offset = cursor.u64(what)
     kind = tensor_type(type_id)
-    nbytes = 0
-    if kind is not TensorType.UNKNOWN:
-        try:
-            nbytes = tensor_bytes(kind, dims)
-        except ValueError as fault:
-            problems.append(f"tensor {shown(name)} {fault}")
+    try:
+        nbytes = tensor_bytes(kind, dims)
+    except ValueError as fault:
+        nbytes = 0
+        problems.append(f"tensor {shown(name)} {fault}")
     return TensorInfo(name, kind, type_id, dims, offset, nbytes)
 
 

@@ -53,7 +53,6 @@ class TensorType(IntEnum):
     Q5_0 = 6
     Q5_1 = 7
     Q8_0 = 8
-    Q8_1 = 9
     Q2_K = 10
     Q3_K = 11
     Q4_K = 12
@@ -89,7 +88,6 @@ _BLOCKS: dict[TensorType, tuple[int, int]] = {
     TensorType.Q5_0: (32, 22),
     TensorType.Q5_1: (32, 24),
     TensorType.Q8_0: (32, 34),
-    TensorType.Q8_1: (32, 36),
     TensorType.Q2_K: (256, 84),
     TensorType.Q3_K: (256, 110),
     TensorType.Q4_K: (256, 144),

@@ -67,9 +67,7 @@ class StringArray(Sequence[str]):
                 yield data[start + 8 : end].decode("utf-8")
                 start = end
         except UnicodeDecodeError:
-            raise ModelFileError(
-                f"{shown(self._key)} has a text that is not UTF-8: the file is damaged"
-            ) from None
+            raise ModelFileError(f"{shown(self._key)} holds text that is not UTF-8: damaged file") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from shared.errors import UsageError
 from shared.gguf.mapping import refusal, shown
 from shared.gguf.reader import GgufFile
-from shared.gguf.types import TensorType, ValueType
+from shared.gguf.types import TensorType
 from shared.gguf.values import StringArray
 from shared.model.known_shapes import PREFIX, VARIANT_NAMES
 from shared.model.shape import ModelShape
-from shared.model.shape_reader import read_shape
+from shared.model.shape_reader import check_architecture, read_shape
 from shared.model.tensors import check_tensors, expert_types, tensor_table
 
 if TYPE_CHECKING:
@@ -124,11 +124,12 @@ def _check(gguf: GgufFile, problems: list[str]) -> ModelShape | None:
     if wrong_file is not None:
         problems.append(wrong_file)
         return None
-    shape = read_shape(gguf, problems)
-    if shape is None:
+    if not check_architecture(gguf, problems):
         return None
-    _check_vocabulary(gguf, shape, problems)
-    problems += check_tensors(gguf.tensors, shape)
+    shape = read_shape(gguf, problems)
+    _check_vocabulary(gguf, problems)
+    if shape is not None:
+        problems += check_tensors(gguf.tensors, shape)
     return shape
 
 
@@ -142,22 +143,21 @@ def _other_kind(gguf: GgufFile) -> str | None:
     return None
 
 
-def _check_vocabulary(gguf: GgufFile, shape: ModelShape, problems: list[str]) -> None:
+def _check_vocabulary(gguf: GgufFile, problems: list[str]) -> None:
+    size = gguf.metadata.get(f"{PREFIX}vocab_size")
     for key in (_TOKENS, _MERGES):
         values = gguf.metadata.get(key)
         if values is None:
             problems.append(f"the required key '{key}' is missing")
         elif not isinstance(values, StringArray):
-            problems.append(f"the key '{key}' is not an array of {ValueType.STRING.name}")
-        elif key == _TOKENS and len(values) != shape.vocabulary_size:
-            problems.append(
-                f"the key '{key}' has {len(values)} tokens, but the vocabulary size is {shape.vocabulary_size}"
-            )
+            problems.append(f"the key '{key}' is not an array of strings")
+        elif key == _TOKENS and isinstance(size, int) and len(values) != size:
+            problems.append(f"the key '{key}' has {len(values)} tokens for a vocabulary of {size}")
 
 
 def _describe(gguf: GgufFile, shape: ModelShape, effort_profile: str) -> ModelFile:
     name = _one_line(gguf.metadata.get("general.name")) or VARIANT_NAMES[shape.variant]
-    notes = [note for note in gguf.notes]
+    notes = list(gguf.notes)
     if shape.variant == "test":
         notes.append("test shape: not a published model")
     for key, expected in _EXPECTED_TOKENIZER:

@@ -31,17 +31,8 @@ ARCHITECTURE = "deepseek4"
 _FLOAT_TYPES = (ValueType.FLOAT32, ValueType.FLOAT64, ValueType.UINT32, ValueType.INT32)
 
 
-def read_shape(gguf: GgufFile, problems: list[str]) -> ModelShape | None:
-    """The shape that the metadata describe (spec: model §1.3); every fault is added to `problems`.
-
-    None when no shape can be told: another architecture, missing numbers, or an unsupported combination.
-    """
-    if not _check_architecture(gguf, problems):
-        return None
-    return _ShapeReader(gguf, problems).read()
-
-
-def _check_architecture(gguf: GgufFile, problems: list[str]) -> bool:
+def check_architecture(gguf: GgufFile, problems: list[str]) -> bool:
+    """Whether it makes sense to look for a V4 model in this file; a fault is added to `problems`."""
     architecture = gguf.metadata.get("general.architecture")
     if architecture == ARCHITECTURE:
         return True
@@ -54,6 +45,14 @@ def _check_architecture(gguf: GgufFile, problems: list[str]) -> bool:
     return any(key.startswith(PREFIX) for key in gguf.metadata)
 
 
+def read_shape(gguf: GgufFile, problems: list[str]) -> ModelShape | None:
+    """The shape that the metadata describe (spec: model §1.3); every fault is added to `problems`.
+
+    None when no shape can be told: missing numbers, or an unsupported combination.
+    """
+    return _ShapeReader(gguf, problems).read()
+
+
 class _ShapeReader:
     def __init__(self, gguf: GgufFile, problems: list[str]) -> None:
         self._gguf = gguf
@@ -61,11 +60,12 @@ class _ShapeReader:
 
     def read(self) -> ModelShape | None:
         numbers = self._integers()
-        shape = None if numbers is None else self._match(numbers)
+        layers = numbers.get("block_count")
+        ratios = self._ratios(layers)
+        shape = self._match(numbers, ratios)
         self._check_floats(shape)
         self._check_fixed()
-        if shape is not None:
-            self._check_clamp(shape)
+        self._check_clamp(layers)
         return shape
 
     def _typed(self, key: str, types: Collection[ValueType], optional: bool = False) -> object | None:
@@ -82,49 +82,52 @@ class _ShapeReader:
             return None
         return self._gguf.metadata[name]
 
-    def _array(self, key: str, elements: Collection[ValueType]) -> list[float] | None:
+    def _per_layer(self, key: str, elements: Collection[ValueType], layers: int | None) -> list[float] | None:
+        """The first `layers` entries of an array; None, with the fault noted, when they are not there."""
+        name = PREFIX + key
         values = self._typed(key, [ValueType.ARRAY])
         if values is None:
             return None
-        found = self._gguf.element_type(PREFIX + key)
+        found = self._gguf.element_type(name)
         if found not in elements or not isinstance(values, np.ndarray):
             wanted = " or ".join(type.name for type in elements)
             held = "nothing" if found is None else found.name
-            self._problems.append(f"the key '{PREFIX}{key}' is an array of {held}, expected {wanted}")
+            self._problems.append(f"the key '{name}' is an array of {held}, expected {wanted}")
             return None
-        return [number.item() for number in values[:MOST_LAYERS]]
+        if layers is None or layers > MOST_LAYERS:
+            return None
+        if len(values) < layers:
+            self._problems.append(f"the key '{name}' has {len(values)} entries for {layers} layers")
+            return None
+        return [number.item() for number in values[:layers]]
 
-    def _integers(self) -> dict[str, int] | None:
-        """All 22 numbers by key, or None when one is missing or of the wrong type."""
+    def _integers(self) -> dict[str, int]:
+        """The 22 numbers by key, without those that are missing or of the wrong type."""
         numbers: dict[str, int] = {}
         for entry in INTEGER_KEYS:
             value = self._typed(entry.key, [ValueType.UINT32])
             if isinstance(value, int):
                 numbers[entry.key] = value
-        return numbers if len(numbers) == len(INTEGER_KEYS) else None
+        return numbers
 
-    def _match(self, numbers: dict[str, int]) -> ModelShape | None:
-        ratios = self._ratios(numbers["block_count"])
-        for known in KNOWN_SHAPES:
-            if not _differences(numbers, known):
-                self._check_ratios(ratios, known)
-                return known
+    def _match(self, numbers: dict[str, int], ratios: tuple[int, ...] | None) -> ModelShape | None:
+        """The shape with these numbers. With some missing it is the only published one that has the rest, so
+        that the tensors can still be checked."""
+        fitting = [known for known in KNOWN_SHAPES if not _differences(numbers, known)]
+        if len(fitting) == 1:
+            self._check_ratios(ratios, fitting[0])
+            return fitting[0]
+        if len(numbers) < len(INTEGER_KEYS):
+            return None
         if numbers["embedding_length"] > WIDEST_EMBEDDING:
             self._problems.append(_unsupported(numbers))
             return None
         return self._test_shape(numbers, ratios)
 
-    def _ratios(self, layers: int) -> tuple[int, ...] | None:
-        """The first `layers` entries of the ratio list; None when there are too few."""
-        values = self._array("attention.compress_ratios", [ValueType.INT32, ValueType.UINT32])
-        if values is None:
-            return None
-        if len(values) < layers:
-            self._problems.append(
-                f"the key '{PREFIX}attention.compress_ratios' has {len(values)} entries for {layers} layers"
-            )
-            return None
-        return tuple(int(value) for value in values[:layers])
+    def _ratios(self, layers: int | None) -> tuple[int, ...] | None:
+        types = [ValueType.INT32, ValueType.UINT32]
+        values = self._per_layer("attention.compress_ratios", types, layers)
+        return None if values is None else tuple(int(value) for value in values)
 
     def _check_ratios(self, ratios: tuple[int, ...] | None, known: ModelShape) -> None:
         if ratios is None or ratios == known.compress_ratios:
@@ -141,12 +144,11 @@ class _ShapeReader:
         )
 
     def _test_shape(self, numbers: dict[str, int], ratios: tuple[int, ...] | None) -> ModelShape | None:
-        if ratios is None:
-            return None
-        faults = admissible_faults(numbers, ratios)
+        faults = admissible_faults(numbers, ratios or ())
         if faults:
             self._problems.append(f"unsupported shape: not a published one, and as a test shape {faults[0]}")
-            self._problems.extend(f"unsupported test shape: {fault}" for fault in faults[1:])
+            self._problems.extend(f"unsupported shape: as a test shape {fault}" for fault in faults[1:])
+        if faults or ratios is None:
             return None
         fields = {entry.field: numbers[entry.key] for entry in INTEGER_KEYS if entry.field is not None}
         scale = self._gguf.metadata.get(f"{PREFIX}expert_weights_scale")
@@ -190,17 +192,13 @@ class _ShapeReader:
         if self._typed("expert_weights_norm", [ValueType.BOOL]) is False:
             self._problems.append(f"the key '{PREFIX}expert_weights_norm' is false, expected true")
 
-    def _check_clamp(self, shape: ModelShape) -> None:
-        key = f"{PREFIX}swiglu_clamp_exp"
-        values = self._array("swiglu_clamp_exp", [ValueType.FLOAT32, ValueType.FLOAT64])
-        if values is None:
-            return
-        if len(values) < shape.layer_count:
-            self._problems.append(f"the key '{key}' has {len(values)} entries for {shape.layer_count} layers")
-        for layer, value in enumerate(values[: shape.layer_count]):
-            if not _close(value, shape.swiglu_clamp):
+    def _check_clamp(self, layers: int | None) -> None:
+        want = FLASH.swiglu_clamp
+        types = [ValueType.FLOAT32, ValueType.FLOAT64]
+        for layer, value in enumerate(self._per_layer("swiglu_clamp_exp", types, layers) or ()):
+            if not _close(value, want):
                 self._problems.append(
-                    f"the key '{key}' is {value:g} for layer {layer}, expected {shape.swiglu_clamp:g}"
+                    f"the key '{PREFIX}swiglu_clamp_exp' is {value:g} for layer {layer}, expected {want:g}"
                 )
 
 
@@ -210,11 +208,11 @@ def _close(got: float, want: float) -> bool:
 
 
 def _differences(numbers: dict[str, int], shape: ModelShape) -> list[str]:
-    """The keys whose numbers are not those of `shape`, as `key is N, expected M`."""
+    """The keys that are there with another number than that of `shape`, as `key is N, expected M`."""
     return [
         f"{entry.key} is {numbers[entry.key]}, expected {entry.of(shape)}"
         for entry in INTEGER_KEYS
-        if numbers[entry.key] != entry.of(shape)
+        if numbers.get(entry.key, entry.of(shape)) != entry.of(shape)
     ]
 
 
