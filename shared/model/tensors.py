@@ -20,6 +20,8 @@ I32 = (TensorType.I32,)
 Q8_0 = (TensorType.Q8_0,)
 EXPERT_TYPES = (TensorType.IQ2_XXS, TensorType.Q2_K, TensorType.Q4_K, TensorType.MXFP4)
 
+_RECIPE_HINT = " (not quantised by a V4 recipe: `ds4 pull --list` names files that work)"
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
@@ -149,7 +151,7 @@ def check_tensors(tensors: Mapping[str, TensorInfo], shape: ModelShape) -> list[
             )
         if info.type not in spec.types:
             wanted = ", ".join(type.name for type in spec.types)
-            problems.append(f"tensor '{spec.name}' is {_type_name(info)}, expected {wanted}")
+            problems.append(f"tensor '{spec.name}' is {_type_name(info)}, expected {wanted}{_RECIPE_HINT}")
     for layer in range(shape.layer_count):
         problems += _check_experts(tensors, layer)
     return problems
