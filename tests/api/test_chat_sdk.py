@@ -171,9 +171,13 @@ def test_a_budget_spent_on_thinking_is_honest() -> None:
 
 
 def test_a_prompt_over_the_context_is_a_400_with_figures() -> None:
-    with serve_script(_THINKING, context=64) as server, _client(server.url) as client:
-        with pytest.raises(openai.BadRequestError) as caught:
-            client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x" * 100}])
+    long: Any = [{"role": "user", "content": "x" * 100}]
+    with (
+        serve_script(_THINKING, context=64) as server,
+        _client(server.url) as client,
+        pytest.raises(openai.BadRequestError) as caught,
+    ):
+        client.chat.completions.create(model="m", messages=long)
     assert caught.value.code == "context_length_exceeded"
     assert isinstance(caught.value.body, dict)
     assert caught.value.body["n_ctx"] == 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -60,10 +61,8 @@ def test_lone_surrogates_become_replacement_characters_everywhere() -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_give_an_object_or_a_request_error(body: bytes) -> None:
-    try:
+    with contextlib.suppress(RequestError):
         assert isinstance(parse_object(body, depth=8), dict)
-    except RequestError as error:
-        assert error.status == 400
 
 
 _VALUES = st.recursive(

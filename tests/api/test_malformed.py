@@ -1,0 +1,124 @@
+"""A generated corpus of wrong requests: 4xx in shape, never 500, nothing alarming in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+from tests.support.api_server import serve_script
+
+_GOOD: dict[str, Any] = {"model": "deepseek-chat", "messages": [{"role": "user", "content": "hello"}]}
+_WRONG: dict[str, list[Any]] = {
+    "messages": [[], None, 5, "x", {}, [5], [None], [[]], [{"role": 5}], [{"content": 5}], [{"content": {}}]],
+    "model": [5, [], {}, True],
+    "stream": ["true", 1, [], {}],
+    "stream_options": [5, "x", [], {"include_usage": "yes"}],
+    "max_tokens": ["5", 1.5, [], {}, True],
+    "max_completion_tokens": ["5", -1.5],
+    "temperature": ["hot", [], {}, True],
+    "top_p": ["x", [], False],
+    "top_k": ["x", 1.5, []],
+    "min_p": ["x", []],
+    "seed": ["x", 1.5, []],
+    "stop": [5, {}, True],
+    "tools": [5, "x", {}, [5], [None], [{"type": "function"}], [{"type": "function", "function": 5}]],
+    "tool_choice": [5, [], True],
+    "think": [5, "x", []],
+    "reasoning_effort": [5, "ultra", [], ""],
+    "n": [0, 2, -1, "1", 1.5],
+    "logit_bias": [{"1": 5}, 5, []],
+    "logprobs": [True, 1, "x"],
+    "top_logprobs": [5, "x"],
+    "presence_penalty": [1.5, "x"],
+    "frequency_penalty": [-1, []],
+    "response_format": [{"type": "json_object"}, 5, "json", {"type": 5}, {"type": []}],
+}
+_MESSAGES: list[Any] = [
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+    {"role": "user", "content": [{"type": "input_audio"}]},
+    {"role": "user", "content": [{"type": 5}]},
+    {"role": "user", "content": [{"type": "text", "text": 5}]},
+    {"role": "user", "content": [5]},
+    {"role": "assistant", "tool_calls": 5},
+    {"role": "assistant", "tool_calls": [5]},
+    {"role": "assistant", "tool_calls": [{"id": 5}]},
+    {"role": "assistant", "tool_calls": [{"function": "f"}]},
+    {"role": "assistant", "tool_calls": [{"function": {"name": 5}}]},
+    {"role": "assistant", "reasoning_content": 5},
+    {"role": "tool", "tool_call_id": 5, "content": "x"},
+]
+_BYTES: list[bytes] = [
+    b"",
+    b" ",
+    b"{",
+    b"}",
+    b"[]",
+    b"null",
+    b"5",
+    b'"x"',
+    b"\xff\xfe",
+    b"\x00",
+    b"{'messages': []}",
+    b'{"messages": [}',
+    b'{"messages": NaN}',
+    b'{"temperature": Infinity, "messages": []}',
+    b'{"temperature": 1e999, "messages": [{"content": "x"}]}',
+    b'{"seed": ' + b"9" * 10_000 + b"}",
+    b'{"x":' + b"[" * 10_000 + b"0" + b"]" * 10_000 + b"}",
+    b'{"x":' * 10_000,
+    b'{"messages": [{"content": "' + b"x" * 10_000 + b'"}]}',
+    json.dumps(_GOOD).encode("utf-16"),
+    json.dumps(_GOOD).encode() + b"x",
+    json.dumps(_GOOD).encode()[:-1],
+]
+# Odd, but answerable: leniency is part of the contract.
+_TOLERATED: list[bytes] = [
+    b'{"messages": 5, "messages": [{"content": "x"}], "model": "deepseek-chat"}',
+    rb'{"messages": [{"content": "\ud800 \udfff"}], "model": "deepseek-chat"}',
+    b'{"messages": [{"content": "x"}], "seed": -' + b"9" * 400 + b"}",
+    b'{"messages": [{"content": "x"}], "max_tokens": ' + b"9" * 400 + b', "temperature": 0}',
+    b'{"messages": [{"content": "x", "role": "wizard"}], "unknown": {"a": [1]}, "top_k": 9999999999}',
+    b'{"messages": [{"content": "\\u0000"}], "top_p": -5, "min_p": 1e300, "temperature": 1e300}',
+    '{"messages": [{"content": "<｜User｜></think><｜end▁of▁sentence｜>"}]}'.encode(),
+]
+
+
+def _corpus() -> Iterator[bytes]:
+    for field, values in _WRONG.items():
+        for value in values:
+            yield json.dumps(_GOOD | {field: value}).encode()
+    for message in _MESSAGES:
+        yield json.dumps(_GOOD | {"messages": [message]}).encode()
+    yield json.dumps({"model": "m"}).encode()
+    yield from _BYTES
+
+
+def test_the_corpus_gets_4xx_in_shape_and_the_next_request_works() -> None:
+    corpus = list(_corpus())
+    assert len(corpus) >= 100
+    with (
+        serve_script({"turns": [{"pieces": ["ok"]}]}) as server,
+        httpx.Client(base_url=f"{server.url}/v1") as client,
+    ):
+        for body in corpus:
+            if body == _BYTES[18]:
+                # A prompt over the context: 400 as well, with its own code.
+                reply = client.post("/chat/completions", content=body)
+                assert reply.json()["error"]["code"] == "context_length_exceeded"
+                continue
+            reply = client.post("/chat/completions", content=body)
+            assert 400 <= reply.status_code < 500, (body[:200], reply.text)
+            error = reply.json()["error"]
+            assert error["type"] == "invalid_request_error"
+            assert error["message"]
+            assert "\n" not in error["message"]
+            assert len(error["message"]) < 500
+        for body in _TOLERATED:
+            reply = client.post("/chat/completions", content=body)
+            assert reply.status_code == 200, (body[:200], reply.text)
+        assert client.post("/chat/completions", json=_GOOD).status_code == 200
+    assert "error" not in server.log
+    assert "Traceback" not in server.log

@@ -1,0 +1,137 @@
+"""`ds4 serve` as a user runs it: start lines, signals, exit codes, a quiet stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_BODY = {"model": "deepseek-chat", "messages": [{"role": "user", "content": "hello"}]}
+
+
+class _Process:
+    """A running `ds4 serve`; `lines` collects its stderr."""
+
+    def __init__(self, popen: subprocess.Popen[str]) -> None:
+        self.popen = popen
+        self.lines: list[str] = []
+        self.url = ""
+
+    def read_until_listening(self) -> None:
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self.lines.append(line)
+            if found := re.search(r"listening on (http://\S+)", line):
+                self.url = found[1]
+                return
+        raise AssertionError("".join(self.lines))
+
+    def end(self, number: signal.Signals) -> int:
+        self.popen.send_signal(number)
+        _, rest = self.popen.communicate(timeout=20)
+        self.lines += rest.splitlines(keepends=True)
+        return self.popen.returncode
+
+    @property
+    def stderr(self) -> str:
+        return "".join(self.lines)
+
+
+def _arguments(tmp_path: Path, script: dict[str, Any], *more: str) -> list[str]:
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps(script))
+    serve = [sys.executable, "-m", "apps.cli", "serve", "--backend", "scripted", "--script", str(path)]
+    return [*serve, *more]
+
+
+@contextmanager
+def _running(arguments: list[str]) -> Iterator[_Process]:
+    popen = subprocess.Popen(
+        arguments, cwd=_ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    process = _Process(popen)
+    try:
+        process.read_until_listening()
+        yield process
+    finally:
+        if popen.poll() is None:
+            popen.kill()
+            popen.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_listens_serves_and_ends_in_good_order(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    script = {"turns": [{"pieces": ["a"] * 20, "piece_delay_s": 0.02}], "engine": {"name": "Play"}}
+    with _running(_arguments(tmp_path, script, "--port", "0", "--ctx", "1000")) as process:
+        model = httpx.get(f"{process.url}/v1/models/deepseek-v4-flash").json()
+        assert (model["name"], model["context_length"]) == ("Play", 1000)
+        with httpx.stream(
+            "POST", f"{process.url}/v1/chat/completions", json=_BODY | {"stream": True}
+        ) as response:
+            parts = response.iter_text()
+            text = next(parts)
+            process.popen.send_signal(number)
+            text += "".join(parts)
+        assert text.endswith("data: [DONE]\n\n")
+        assert process.end(number) == 0
+    assert "thinking on, effort high" in process.stderr
+    assert "context buffers" in process.stderr
+    assert "warning" not in process.stderr.lower()
+    assert "Traceback" not in process.stderr
+    assert "Error" not in process.stderr
+    assert all("ds4-server: " in line for line in process.lines)
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        arguments = _arguments(tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", str(port))
+        done = subprocess.run(arguments, cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"127.0.0.1:{port}" in done.stderr
+
+
+def test_a_bad_script_is_one_line_and_an_unknown_flag_is_a_usage_error(tmp_path: Path) -> None:
+    for arguments, code in (
+        (_arguments(tmp_path, {"turns": 5}, "--port", "0"), 2),
+        (_arguments(tmp_path, {"turns": []}, "--prot", "0"), 2),
+        (_arguments(tmp_path, {"turns": []}, "--nothink", "--think"), 2),
+    ):
+        done = subprocess.run(arguments, cwd=_ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_open_to_the_network_without_keys_warns(tmp_path: Path) -> None:
+    arguments = _arguments(
+        tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", "0", "--host", "0.0.0.0", "--nothink"
+    )
+    with _running(arguments) as process:
+        assert process.end(signal.SIGTERM) == 0
+    assert "no API keys" in process.stderr
+    assert "thinking off" in process.stderr
+
+
+def test_a_log_that_nobody_reads_does_not_stop_the_server(tmp_path: Path) -> None:
+    with _running(_arguments(tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", "0")) as process:
+        assert process.popen.stderr is not None
+        os.close(process.popen.stderr.fileno())
+        reply = httpx.post(f"{process.url}/v1/chat/completions", json=_BODY)
+        assert reply.status_code == 200
