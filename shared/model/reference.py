@@ -291,7 +291,7 @@ class Reference:
         Spec: model §4.8, 5."""
         inputs = round_q8_k(hidden) if self._eight_bit else hidden
         slots = np.zeros((*chosen.shape, hidden.shape[1]), np.float32)
-        for expert in np.unique(chosen).tolist():
+        for expert in sorted(set(chosen.ravel().tolist())):
             token, slot = np.nonzero(chosen == expert)
             gate = inputs[token] @ self._weights.expert(layer, "gate", expert).T
             up = inputs[token] @ self._weights.expert(layer, "up", expert).T

@@ -16,8 +16,8 @@ NO_SCORE = np.float32(-1e30)
 
 def rms(values: Array, epsilon: float) -> Array:
     """Values [..., n] divided by their root mean square, the squares summed in float64."""
-    mean = np.square(values).mean(axis=-1, keepdims=True, dtype=np.float64)
-    normed: Array = values * (1.0 / np.sqrt(mean + epsilon)).astype(np.float32)
+    squares = np.add.reduce(np.square(values, dtype=np.float64), axis=-1, keepdims=True)
+    normed: Array = values * (1.0 / np.sqrt(squares / values.shape[-1] + epsilon)).astype(np.float32)
     return normed
 
 

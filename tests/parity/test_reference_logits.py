@@ -1,0 +1,114 @@
+"""The NumPy reference against the golden logits: every model and prompt, whole and token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shared.model.open import open_model
+from shared.model.reference import Activation, Reference
+from shared.model.reference_state import ReferenceState
+from shared.model.reference_weights import ReferenceWeights
+from tests.support.golden import golden_logits, model_path
+from tests.support.limits import LONG_LIMITS, assert_float, assert_kv, assert_same_best, kv_limits
+
+Array = npt.NDArray[np.float32]
+
+CASES = [
+    ("tiny-q2", "short"),
+    ("tiny-q2", "medium"),
+    ("tiny-q2", "long"),
+    ("tiny-q2", "random"),
+    ("tiny-q4", "medium"),
+    ("tiny-q4", "long"),
+    ("tiny-pro-q2", "long"),
+]
+# Token by token takes about 12 ms each: these run always, the others with the long tests.
+QUICK_DECODE = {
+    ("tiny-q2", "short", "kv"),
+    ("tiny-q2", "long", "kv"),
+    ("tiny-q2", "medium", "float"),
+}
+DECODE_CASES = [
+    pytest.param(
+        *case, mode, marks=[] if (*case, mode) in QUICK_DECODE else [pytest.mark.long], id=f"{case}-{mode}"
+    )
+    for case in CASES
+    for mode in ("float", "kv")
+]
+
+
+@cache
+def weights_of(model: str) -> ReferenceWeights:
+    file = open_model(model_path(model))
+    return ReferenceWeights(file.gguf, file.shape)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_weights() -> Iterator[None]:
+    yield
+    weights_of.cache_clear()
+
+
+class Run:
+    """A growing timeline; `feed` returns the logits at every fed position."""
+
+    def __init__(self, model: str, mode: Activation) -> None:
+        file = open_model(model_path(model))
+        self._reference = Reference(weights_of(model), file.shape, mode)
+        self._state = ReferenceState(file.shape, 2048)
+        file.close()
+
+    def feed(self, tokens: Sequence[int]) -> Array:
+        streams, steps = self._reference.forward(tokens, self._state)
+        self._state.commit(steps, len(tokens))
+        return self._reference.output_head(streams)
+
+    def feed_in(self, tokens: Sequence[int], chunk: int) -> Array:
+        return np.concatenate([self.feed(tokens[at : at + chunk]) for at in range(0, len(tokens), chunk)])
+
+
+def check(model: str, prompt: str, mode: Activation, chunk: int) -> None:
+    """The prompt in chunks, then the stored greedy ids, each against the stored logits."""
+    golden, run = golden_logits(model, prompt), Run(model, mode)
+    logits = run.feed_in(golden["tokens"].tolist(), chunk)
+    greedy_ids = golden[f"greedy_ids_{mode}"]
+    greedy = np.concatenate((logits[-1:], run.feed_in(greedy_ids[:-1].tolist(), chunk)))
+    stored, stored_greedy = golden[f"logits_{mode}"], golden[f"greedy_logits_{mode}"]
+    if mode == "float":
+        assert_float(logits[golden["positions"]], stored)
+        assert_float(greedy, stored_greedy)
+        assert_same_best(logits.argmax(axis=1), golden["argmax_float"], 1.0)
+    else:
+        limits = kv_limits(prompt)
+        assert_kv(logits[golden["positions"]], stored, limits)
+        assert_kv(greedy, stored_greedy, LONG_LIMITS)
+        assert_same_best(logits.argmax(axis=1), golden["argmax_kv"], limits.same_best)
+
+
+@pytest.mark.parametrize("mode", ["float", "kv"])
+@pytest.mark.parametrize(("model", "prompt"), CASES)
+def test_in_one_batch(model: str, prompt: str, mode: Activation) -> None:
+    check(model, prompt, mode, chunk=4096)
+
+
+@pytest.mark.parametrize(("model", "prompt", "mode"), DECODE_CASES)
+def test_token_by_token(model: str, prompt: str, mode: Activation) -> None:
+    check(model, prompt, mode, chunk=1)
+
+
+@pytest.mark.parametrize(("prompt", "chunk"), [("medium", 7), ("medium", 64), ("long", 101), ("long", 128)])
+def test_in_chunks(prompt: str, chunk: int) -> None:
+    check("tiny-q2", prompt, "float", chunk)
+    check("tiny-q2", prompt, "kv", chunk)
+
+
+@pytest.mark.parametrize(("model", "prompt"), [("tiny-q2", "long"), ("tiny-q4", "medium")])
+def test_eight_bit_activations_choose_the_same_ids_mostly(model: str, prompt: str) -> None:
+    golden = golden_logits(model, prompt)
+    logits = Run(model, "actq").feed(golden["tokens"].tolist())
+    assert_same_best(logits.argmax(axis=1), golden["argmax_actq"], 0.93)
