@@ -34,7 +34,6 @@ from shared.quant.rounding import hadamard128, round_f16, round_fp4, round_fp8_r
 Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-RopeTables = Callable[[ModelShape, int, npt.ArrayLike], tuple[Array, Array]]
 
 # "kv" is the model's own graph; "float" leaves out every rounding of rows; "actq" adds 8-bit activations.
 Activation = Literal["kv", "float", "actq"]
@@ -68,13 +67,11 @@ class Reference:
         weights: ReferenceWeights,
         shape: ModelShape,
         activation: Activation = "kv",
-        tables: RopeTables = rope_tables,
     ) -> None:
         self.shape = shape
         self._weights = weights
         self.rounded = activation != "float"
         self._eight_bit = activation == "actq"
-        self._tables = tables
 
     def forward(
         self,
@@ -99,7 +96,7 @@ class Reference:
     def attention_half(self, layer: int, streams: Array, state: ReferenceState) -> tuple[Array, LayerStep]:
         """Streams [n, S, D] through the attention of a layer, at the state's position."""
         weights, cache, start = self._weights.layer(layer), state.layers[layer], state.position
-        rope = self._tables(self.shape, cache.ratio, np.arange(start, start + len(streams)))
+        rope = rope_tables(self.shape, cache.ratio, np.arange(start, start + len(streams)))
         mixed, post, combine = self.hyper_connection_pre(layer, "attn", streams)
         hidden = rms(mixed, self.shape.rms_epsilon) * weights("attn_norm.weight")
         queries, query_latent = self.attention_queries(layer, hidden, rope)
@@ -202,7 +199,7 @@ class Reference:
             return np.zeros((0, width), np.float32), after
         rows = rms(pool(window_kv, window_score), self.shape.rms_epsilon) * norm
         first = (start // ratio + np.arange(windows)) * ratio
-        rows = rotate(rows, *self._tables(self.shape, ratio, first))
+        rows = rotate(rows, *rope_tables(self.shape, ratio, first))
         return (self._round_row(rows) if kind == "attn" else self._round_index(rows)), after
 
     def index_select(

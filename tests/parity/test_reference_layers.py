@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from shared.model.open import ModelFile, open_model
@@ -13,11 +12,8 @@ from shared.model.reference import Activation, Reference
 from shared.model.reference_math import hyper_connection_weights
 from shared.model.reference_state import ReferenceState
 from shared.model.reference_weights import ReferenceWeights
-from shared.model.rope import rope_tables, rotary_frequencies
-from shared.model.shape import ModelShape
 from shared.quant.rounding import hadamard128, round_f16, round_fp4, round_fp8_row
-from tests.support.golden import golden_arrays, golden_logits, tiny_q2
-from tests.support.limits import differences
+from tests.support.golden import golden_arrays, tiny_q2
 
 LAYERS = golden_arrays("layers-tiny-q2-medium.npz")
 VECTORS = golden_arrays("vectors.npz")
@@ -88,33 +84,3 @@ def test_every_half_layer_at_the_last_position(
         streams = reference.feed_forward_half(layer, streams, tokens)
         whole = np.abs(streams[-1] - LAYERS[f"hc_after_layer_last_{mode}"][layer]).max()
         assert max(half, whole) <= limit, (layer, half, whole)
-
-
-def chained_tables(
-    shape: ModelShape, ratio: int, positions: npt.ArrayLike
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Angles the way the C engine's CPU build makes them: float32, one multiplication per pair, then mixed."""
-    base = shape.compress_rope_base if ratio else shape.rope_base
-    pairs = shape.rotary_dim // 2
-    step = np.float32(base ** (-2.0 / shape.rotary_dim))
-    angle = np.asarray(positions, np.float32)
-    plain = np.empty((len(angle), pairs), np.float32)
-    for pair in range(pairs):
-        plain[:, pair] = angle
-        angle = angle * step
-    exact = base ** (-2.0 * np.arange(pairs) / shape.rotary_dim)
-    scaled = 1.0 / shape.rope_scale
-    kept = ((rotary_frequencies(shape, ratio) / exact - scaled) / (1 - scaled)).astype(np.float32)
-    mixed = plain * np.float32(scaled) * (1 - kept) + plain * kept if ratio else plain
-    return np.cos(mixed).astype(np.float32), np.sin(mixed).astype(np.float32)
-
-
-def test_what_remains_in_kv_mode_is_the_angle(model: ModelFile, weights: ReferenceWeights) -> None:
-    golden = golden_logits("tiny-q2", "medium")
-    medians = []
-    for tables in (rope_tables, chained_tables):
-        reference = Reference(weights, model.shape, tables=tables)
-        streams, _ = reference.forward(golden["tokens"].tolist(), ReferenceState(model.shape, 512))
-        found = differences(reference.output_head(streams[golden["positions"]]), golden["logits_kv"])
-        medians.append(float(np.median(found)))
-    assert medians[1] <= 1e-4 < 2e-4 < medians[0], medians
