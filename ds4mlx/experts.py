@@ -13,6 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx.dequantise import dequantise
+from ds4mlx.product import multiply
 from shared.gguf.types import TensorType
 
 # Up to this many (token, slot) pairs each pair fetches its own expert on the device, without asking the
@@ -132,8 +133,9 @@ def _grouped(store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.arr
     pieces = []
     for expert, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
         gate_up, down = store.one(expert)
-        gate, up = _halves(sorted_x[start:end] @ gate_up)
-        pieces.append((clamped_swiglu(gate, up, clamp) * sorted_weights[start:end]) @ down)
+        gate, up = _halves(multiply(sorted_x[start:end], gate_up))
+        hidden = clamped_swiglu(gate, up, clamp) * sorted_weights[start:end]
+        pieces.append(multiply(hidden, down))
     back = np.empty_like(order)
     back[order] = np.arange(order.size)
     outputs = mx.take(mx.concatenate(pieces, axis=0), mx.array(back.astype(np.int32)), axis=0)

@@ -13,6 +13,8 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
+from ds4mlx.product import multiply
+
 _Q8_BLOCK = 32
 _Q8_BYTES = 34
 
@@ -24,7 +26,7 @@ class FloatMatrix:
     weight: mx.array
 
     def __call__(self, x: mx.array) -> mx.array:
-        return x @ self.weight.astype(mx.float32)
+        return multiply(x, self.weight.astype(mx.float32))
 
 
 @dataclass(frozen=True, slots=True)

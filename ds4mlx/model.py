@@ -16,7 +16,7 @@ from ds4mlx.compressor import pool, windows
 from ds4mlx.experts import clamped_swiglu, run_experts
 from ds4mlx.hyper_connection import mixing_weights
 from ds4mlx.rounding import hadamard, round_f16, round_fp4, round_fp8_row
-from ds4mlx.state import LayerCache, State, frontier_widths, read_ring, write_ring
+from ds4mlx.state import LayerCache, State, StepResult, frontier_widths, read_ring, write_ring
 from ds4mlx.step import Step, rotate
 from ds4mlx.top_k import top_k_indices
 from ds4mlx.weights import Compressor, HyperConnection, LayerWeights, Weights
@@ -59,10 +59,11 @@ class Model:
         """Of stored compressed rows."""
         return mx.float16 if self._rounds else mx.float32
 
-    def forward(self, tokens: mx.array, state: State, layer_done: LayerDone | None = None) -> mx.array:
-        """Logits float32 [vocabulary] after `tokens` int32 [n], which follow what `state` holds.
+    def forward(self, tokens: mx.array, state: State, layer_done: LayerDone | None = None) -> StepResult:
+        """Evaluate `tokens` int32 [n], which follow what `state` holds.
 
-        Advances `state` as its last act: if `layer_done` raises, the state is as before.
+        Writes rows into the caches, but none that `state` as it stands could read: it moves on only when it
+        is handed the result.
         """
         step = Step(self.shape, state.position, tokens.shape[0])
         frontiers: list[mx.array | None] = []
@@ -72,12 +73,7 @@ class Model:
             streams = self._feed_forward(weights, streams, tokens)
             if layer_done is not None:
                 layer_done(index, streams)
-        logits = self.output_head(streams[-1:])
-        for cache, rows in zip(state.layers, frontiers, strict=True):
-            if rows is not None and cache.frontier is not None:
-                cache.frontier = write_ring(cache.frontier, step.start, rows)
-        state.position = step.end
-        return logits
+        return StepResult(step.count, self.output_head(streams[-1:]), frontiers)
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Residual streams [n, streams, width]: copies of the token's embedding."""
@@ -151,8 +147,8 @@ class Model:
     ) -> mx.array | None:
         """Append the compressed rows of windows that this step completes, before it attends.
 
-        The tokens' frontier rows go to `frontiers`: they are stored when the whole step is done. Returns the
-        index head weights [n, index heads] of ratio-4 layers.
+        The tokens' frontier rows go to `frontiers`, as the caches may take them only when the step is done.
+        Returns the index head weights [n, index heads] of ratio-4 layers.
         """
         if compressor is None or cache.frontier is None or cache.compressed is None:
             frontiers.append(None)

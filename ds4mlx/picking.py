@@ -42,6 +42,9 @@ class GreedyPick:
             self._value = int(np.array(self.token)[0])
         return self._value
 
+    def tokens(self) -> list[int]:
+        return [self.value()]
+
 
 class DrawnPick:
     """A draw by `uniform`, made when the value is first read."""
@@ -62,6 +65,9 @@ class DrawnPick:
             self._value = choose(np.array(logits), sampling, uniform, allowed)
             self._choice = None
         return self._value
+
+    def tokens(self) -> list[int]:
+        return [self.value()]
 
 
 def pick(

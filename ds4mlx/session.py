@@ -62,9 +62,8 @@ class MlxSession:
 
     @property
     def tokens(self) -> list[int]:
-        resolved = [token if isinstance(token, int) else token.value() for token in self._timeline.tokens]
-        self._timeline.tokens = list(resolved)
-        return resolved
+        self._resolve_last()  # the only one that may be unknown
+        return [token if isinstance(token, int) else token.value() for token in self._timeline.tokens]
 
     @property
     def position(self) -> int:
@@ -101,16 +100,21 @@ class MlxSession:
             raise ContextFullError(self.position + 1, self._context)
         started = self._power.start()
         try:
-            logits = self._model.forward(self._as_array(token), state)
+            result = self._model.forward(self._as_array(token), state)
+            state.advance(result)
             # The step before must be done: a buffer that it still reads would be copied, not written.
             mx.synchronize()
-            mx.async_eval(logits, state.arrays())
+            self._resolve_last()
+            mx.async_eval(result.logits, state.arrays())
             if self._power.active:
-                mx.eval(logits)
+                mx.eval(result.logits)
+            timeline.tokens.append(token)
+            timeline.before, timeline.logits = timeline.logits, result.logits
         except (RuntimeError, MemoryError) as reason:
             raise self._fault(reason) from reason
-        timeline.tokens.append(token)
-        timeline.before, timeline.logits = timeline.logits, logits
+        finally:
+            # A decode step overwrites nothing that is still read, so even an interrupted one leaves no trace.
+            state.position = self.position
         self._power.rest("decode", started)
 
     def pick(
@@ -199,13 +203,15 @@ class MlxSession:
 
         try:
             mx.synchronize()
-            logits = self._model.forward(mx.array(tokens, mx.int32), state, layer_done)
-            mx.eval(logits, state.arrays())
+            result = self._model.forward(mx.array(tokens, mx.int32), state, layer_done)
+            mx.eval(result.arrays(), state.arrays())
+            state.advance(result)
+            mx.eval(state.arrays())
         except Ds4Error:
             raise
         except (RuntimeError, MemoryError) as reason:
             raise self._fault(reason) from reason
-        self._timeline = _Timeline([*self._timeline.tokens, *tokens], logits)
+        self._timeline = _Timeline([*self._timeline.tokens, *tokens], result.logits)
 
     def _step_end(self, start: int, end: int, quantum: int | None) -> int:
         """Where the step from `start` ends: at multiples of its size, so that a resumed prompt is cut like
@@ -238,6 +244,12 @@ class MlxSession:
                 f"token {number} is outside the vocabulary of {self._model.shape.vocabulary_size}"
             )
         return mx.array([number], mx.int32)
+
+    def _resolve_last(self) -> None:
+        """Replace the last token by its number, now that it is known without waiting."""
+        tokens = self._timeline.tokens
+        if tokens and not isinstance(tokens[-1], int):
+            tokens[-1] = tokens[-1].value()
 
     def _live_logits(self) -> mx.array:
         if self._timeline.logits is None:

@@ -63,6 +63,19 @@ class LayerCache:
         return [array for array in every if array is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step of `count` tokens leaves behind: logits float32 [vocabulary] after its last token, and for
+    each layer the tokens' frontier rows [count, width], None on window-only layers."""
+
+    count: int
+    logits: mx.array
+    frontiers: list[mx.array | None]
+
+    def arrays(self) -> list[mx.array]:
+        return [self.logits, *(rows for rows in self.frontiers if rows is not None)]
+
+
 class State:
     """All layers' buffers for a context of `context` tokens, and how far they are filled."""
 
@@ -82,6 +95,13 @@ class State:
     @property
     def nbytes(self) -> int:
         return sum(int(array.nbytes) for array in self.arrays())
+
+    def advance(self, result: StepResult) -> None:
+        """Move on to after the step. Logits are no part of the state: nothing of `result` is kept."""
+        for layer, rows in zip(self.layers, result.frontiers, strict=True):
+            if layer.frontier is not None and rows is not None:
+                layer.frontier = write_ring(layer.frontier, self.position, rows)
+        self.position += result.count
 
     def reset(self) -> None:
         """Back to position 0. Only frontiers hold anything that a first token could see."""
