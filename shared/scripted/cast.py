@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shared.scripted.script import Script, Turn
-from shared.scripted.steps import Steps
-from shared.scripted.vocabulary import CONTROL
+from shared.scripted.steps import Cursor, Steps
+from shared.scripted.vocabulary import CONTROL, tokenizer
 from shared.text import marks
-from shared.text.tokenizer import Tokenizer
 
 
 class TakenTurn:
@@ -19,7 +18,7 @@ class TakenTurn:
         self.index = index
         self.turn = turn
         self.steps = Steps(turn.pieces, turn.eos)
-        self.stalled = False  # the long block of the prefill has been done
+        self._stalled = False
         self._done: Counter[str] = Counter()
 
     def strikes(self, at: str) -> bool:
@@ -29,8 +28,20 @@ class TakenTurn:
         fail = self.turn.fail
         return fail is not None and fail.at == at and fail.after == number
 
-    def delay_of(self, step_delay: float | None) -> float:
-        return self.turn.piece_delay_s if step_delay is None else step_delay
+    def stalls(self) -> bool:
+        """True once: for the prefill step that takes the turn's long block."""
+        stalls, self._stalled = not self._stalled, True
+        return stalls
+
+    def fails_piece(self, number: int) -> bool:
+        """Whether a fault strikes instead of a decode piece, however often it is asked."""
+        fail = self.turn.fail
+        return fail is not None and fail.at == "decode" and fail.after == number
+
+    def piece_delay(self, cursor: Cursor) -> float:
+        """Seconds that the step at `cursor` takes."""
+        delay = self.steps.at(cursor).delay_s
+        return self.turn.piece_delay_s if delay is None else delay
 
 
 class Cast:
@@ -95,15 +106,15 @@ class Cast:
         return next(fitting, next(plain, None))
 
 
-def last_message(tokens: Sequence[int], tokenizer: Tokenizer) -> bytes:
+def last_message(tokens: Sequence[int]) -> bytes:
     """The bytes of the last user or tool message of a prompt; of the whole prompt if it has none."""
     end = len(tokens)
     for position in range(len(tokens) - 1, -1, -1):
         if tokens[position] == CONTROL[marks.ASSISTANT]:
             end = position
         elif tokens[position] == CONTROL[marks.USER]:
-            return tokenizer.decode(tokens[position + 1 : end])
-    return tokenizer.decode(tokens)
+            return tokenizer().decode(tokens[position + 1 : end])
+    return tokenizer().decode(tokens)
 
 
 def _matches(turn: Turn, message: bytes) -> bool:

@@ -27,6 +27,13 @@ class Pauses:
     sleep: Callable[[float], None] = time.sleep
     hold: Callable[[float], None] = hold_interpreter
 
+    def stall(self, released: float, held: float) -> None:
+        """Wait without a way to be interrupted: so long with the interpreter lock released, so long held."""
+        if released:
+            self.sleep(released)
+        if held:
+            self.hold(held)
+
     def interruptible(self, seconds: float, interrupted: Callable[[], bool]) -> bool:
         """Sleep in slices; False if interrupted before the end."""
         while seconds > 0:

@@ -19,21 +19,13 @@ def _refuse(reason: str) -> PydanticCustomError:
     return PydanticCustomError("script", "{reason}", {"reason": reason})
 
 
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise _refuse("half of a surrogate pair has no bytes: write the bytes as hex") from None
-    return text
-
-
 def _whole_bytes(digits: str) -> str:
     if re.fullmatch(r"([0-9A-Fa-f]{2})+", digits) is None:
         raise _refuse("hex must be pairs of hexadecimal digits")
     return digits
 
 
-Text = Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_encodable)]
+Text = Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT)]
 Hex = Annotated[str, Field(max_length=2 * _LONGEST_TEXT), AfterValidator(_whole_bytes)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Logit = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]

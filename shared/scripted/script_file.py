@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -14,6 +14,14 @@ from shared.errors import UsageError
 from shared.scripted.script import Script
 
 LARGEST_SCRIPT = 64 << 20
+
+# Our own words for what pydantic says about its own terms.
+_REASONS = {
+    "extra_forbidden": "there is no such key here",
+    "missing": "this key is missing",
+    "model_type": "an object is needed here",
+    "string_unicode": "half of a surrogate pair has no bytes: write the bytes as hex",
+}
 
 # From a value's place in the document, keys and indexes from the root, to its line.
 Lines = dict[tuple[str | int, ...], int]
@@ -37,7 +45,7 @@ def read_script(path: str | os.PathLike[str]) -> Script:
 def parse_script(text: str, name: str = "script") -> Script:
     """The script in a JSON text; `name` stands for it in errors."""
     try:
-        document = json.loads(text, parse_constant=_no_such_number)
+        document = json.loads(text)
         lines = _Walk(text).lines
     except json.JSONDecodeError as error:
         raise UsageError(f"{name}, line {error.lineno}, column {error.colno}: {error.msg}") from error
@@ -55,16 +63,8 @@ def parse_script(text: str, name: str = "script") -> Script:
         raise UsageError(f"{name}, line {line}: {path + ': ' if path else ''}{message}{more}") from error
 
 
-def _no_such_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
 def _reason(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "there is no such key here"
-    if kind == "missing":
-        return "this key is missing"
-    return message[:1].lower() + message[1:]
+    return _REASONS.get(kind, message[:1].lower() + message[1:])
 
 
 def _place(location: Sequence[str | int], lines: Lines) -> tuple[str, int]:
@@ -125,4 +125,6 @@ class _Walk:
         return offset + 1
 
     def _scalar(self, offset: int) -> tuple[Any, int]:
+        if self._text.startswith(("NaN", "Infinity", "-Infinity"), offset):
+            raise json.JSONDecodeError("this is not a JSON number", self._text, offset)
         return self._decoder.raw_decode(self._text, offset)

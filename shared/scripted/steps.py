@@ -50,6 +50,13 @@ class Steps:
     def at(self, cursor: Cursor) -> Step:
         return self._steps[cursor.step] if cursor.step < len(self._steps) else self._after
 
+    def has(self, cursor: Cursor) -> bool:
+        """Whether this is a place in these steps (a saved one may be of another script)."""
+        alternatives = self.at(cursor).alternatives
+        return cursor.alternative < len(alternatives) and (
+            cursor.emitted == 0 or cursor.emitted < len(alternatives[cursor.alternative])
+        )
+
     def possible(self, cursor: Cursor) -> list[int]:
         """The alternatives that go on from the emitted tokens, in the script's order."""
         alternatives, emitted = self.at(cursor).alternatives, cursor.emitted
