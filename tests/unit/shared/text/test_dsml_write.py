@@ -120,6 +120,11 @@ def test_lone_surrogates_become_the_replacement_character(arguments: str) -> Non
     assert parameters(arguments) == [("s", "true", "a\ufffdb")]
 
 
+def test_a_name_is_escaped() -> None:
+    block = canonical_block([ToolCall("c", '<a & "b">', "")]).decode()
+    assert '<｜DSML｜invoke name="&lt;a &amp; &quot;b&quot;&gt;">\n' in block
+
+
 def test_names_keys_and_values_are_client_text() -> None:
     hostile = "｜DSML｜"
     segments = write_block(

@@ -91,7 +91,7 @@ def test_a_late_date_stamp_means_official(name: str) -> None:
         "1332",
         "0800",
         "0832",
-        "1300",
+        "1305",
         "９９０１",
         "https://example.org/issues/0901",
         "550e8400-e29b-0901-a716-446655440000",

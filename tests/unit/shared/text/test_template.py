@@ -90,6 +90,13 @@ def test_a_history_with_calls_and_results(tools: ToolSet | None) -> None:
     )
 
 
+def test_active_tools_keep_all_reasoning() -> None:
+    history = (user("u1"), assistant("a1", "r1"), user("u2"))
+    assert f"{USER}u1{ASSISTANT}{THINK}r1{THINK_END}a1{EOS}{USER}u2" in rendered(
+        *history, tools=ToolSet([WEATHER])
+    )
+
+
 @pytest.mark.parametrize("history", [(assistant("", "r", CALL_F),), (assistant("a", "r"), tool("t"))])
 def test_tool_traffic_alone_keeps_reasoning(history: tuple[Message, ...]) -> None:
     assert f"{THINK}r{THINK_END}" in rendered(user("u1"), *history, user("u2"))

@@ -78,6 +78,18 @@ def test_a_conversation() -> None:
     ]
 
 
+def test_an_answer_cut_in_thinking_is_over() -> None:
+    transcript = chat()
+    transcript.add_user("hi")
+    transcript.begin_answer()
+    transcript.add_answer_tokens([5])
+    assert transcript.thinking
+    transcript.close()
+    assert not transcript.thinking
+    transcript.add_user("go on")
+    assert not transcript.thinking
+
+
 def test_an_answer_is_ended_once() -> None:
     transcript = chat()
     transcript.add_user("hi")
