@@ -127,7 +127,7 @@ class TurnRun:
         """A whole answer whose calls all failed is tried again, once, if the model ended it itself."""
         return (
             self._request.may_retry
-            and turn.call_failed
+            and bool(turn.notice)
             and not turn.calls
             and generation.cause in ("eos", "tool")
         )

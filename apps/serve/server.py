@@ -103,6 +103,8 @@ class Server:
         finally:
             for number in watched:
                 loop.remove_signal_handler(number)
+                # All is done but the exit: an impatient second signal must not spoil its code.
+                signal.signal(number, signal.SIG_IGN)
 
     @property
     def _context(self) -> ServerContext:

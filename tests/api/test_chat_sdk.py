@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import openai
@@ -22,7 +23,7 @@ _BLOCK = (
 )
 _CALLING = {
     "turns": [
-        {"pieces": ["I run it.", "</think>", *_BLOCK]},
+        {"pieces": ["I run it.", "</think>", *re.split("(｜DSML｜)", _BLOCK)]},
         {"pieces": ["Done.", "</think>", "It says hi."]},
     ]
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
@@ -68,7 +67,9 @@ def _running(arguments: list[str]) -> Iterator[_Process]:
     finally:
         if popen.poll() is None:
             popen.kill()
-            popen.communicate()
+        popen.wait()
+        if popen.stderr is not None:
+            popen.stderr.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -132,6 +133,6 @@ def test_open_to_the_network_without_keys_warns(tmp_path: Path) -> None:
 def test_a_log_that_nobody_reads_does_not_stop_the_server(tmp_path: Path) -> None:
     with _running(_arguments(tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", "0")) as process:
         assert process.popen.stderr is not None
-        os.close(process.popen.stderr.fileno())
+        process.popen.stderr.close()
         reply = httpx.post(f"{process.url}/v1/chat/completions", json=_BODY)
         assert reply.status_code == 200
