@@ -7,7 +7,7 @@ nothing of files, chats or models.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -20,9 +20,6 @@ from shared.text.utf8 import to_bytes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as BpeTokenizer
-
-MODEL: Final = "gpt2"
-PRE_TOKENIZER: Final = "joyai-llm"
 
 # DeepSeek's published pre-tokeniser: each rule splits the pieces that the one before left.
 _SPLITS: Final = (
@@ -89,19 +86,10 @@ class Tokenizer:
         self._segment_pattern = _any_of(self._control)
 
     @classmethod
-    def from_vocabulary(
-        cls,
-        tokens: Sequence[str],
-        merges: Sequence[str],
-        *,
-        model: str = MODEL,
-        pre: str = PRE_TOKENIZER,
-        warn: Callable[[str], None] | None = None,
-    ) -> Tokenizer:
+    def from_vocabulary(cls, tokens: Sequence[str], merges: Sequence[str]) -> Tokenizer:
         """From `tokenizer.ggml.tokens` (index = id) and `.merges` ("left right", index = rank).
 
         Raises ModelFileError listing every control token, byte or merge part that the vocabulary lacks.
-        Another `tokenizer.ggml.model` or `.pre` than the family's is only told to `warn`.
         """
         # Of equal strings the first id counts.
         ids = dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
@@ -118,8 +106,6 @@ class Tokenizer:
                 + (f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""),
                 problems,
             )
-        if warn is not None and (model, pre) != (MODEL, PRE_TOKENIZER):
-            warn(f"tokenizer {model}/{pre} is read as {MODEL}/{PRE_TOKENIZER}: the model may read badly")
         return cls(tokens, merges, ids)
 
     @property

@@ -194,11 +194,3 @@ def test_a_vocabulary_that_is_no_unicode_is_refused() -> None:
 def test_the_first_of_equal_tokens_counts() -> None:
     known = Tokenizer.from_vocabulary([*vocabulary(), "a", marks.USER], [])
     assert known.encode_rendered(f"a{marks.USER}") == [ord("a"), 256 + marks.REQUIRED.index(marks.USER)]
-
-
-def test_another_family_is_told() -> None:
-    notes: list[str] = []
-    Tokenizer.from_vocabulary(vocabulary(), [], pre="llama-bpe", warn=notes.append)
-    Tokenizer.from_vocabulary(vocabulary(), [], warn=notes.append)
-    assert len(notes) == 1
-    assert "gpt2/llama-bpe" in notes[0]
