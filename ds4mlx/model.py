@@ -69,11 +69,18 @@ class Model:
         frontiers: list[mx.array | None] = []
         streams = self.embed(tokens)
         for index, (weights, cache) in enumerate(zip(self.weights.layers, state.layers, strict=True)):
-            streams = self._attention(weights, cache, streams, step, frontiers)
-            streams = self._feed_forward(weights, streams, tokens)
+            streams, rows = self.layer(weights, cache, streams, tokens, step)
+            frontiers.append(rows)
             if layer_done is not None:
                 layer_done(index, streams)
-        return StepResult(step.count, self.output_head(streams[-1:]), frontiers)
+        return StepResult(step.count, self.output_head(streams[-1:])[0], frontiers)
+
+    def layer(
+        self, weights: LayerWeights, cache: LayerCache, streams: mx.array, tokens: mx.array, step: Step
+    ) -> tuple[mx.array, mx.array | None]:
+        """Streams [n, streams, width] after one layer, and the tokens' frontier rows."""
+        streams, rows = self._attention(weights, cache, streams, step)
+        return self._feed_forward(weights, streams, tokens), rows
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Residual streams [n, streams, width]: copies of the token's embedding."""
@@ -81,23 +88,18 @@ class Model:
         return mx.broadcast_to(rows[:, None, :], (rows.shape[0], self.shape.streams, rows.shape[1]))
 
     def _attention(
-        self,
-        weights: LayerWeights,
-        cache: LayerCache,
-        streams: mx.array,
-        step: Step,
-        frontiers: list[mx.array | None],
-    ) -> mx.array:
+        self, weights: LayerWeights, cache: LayerCache, streams: mx.array, step: Step
+    ) -> tuple[mx.array, mx.array | None]:
         x, post, combine = self.hyper_connection_pre(weights.attention_mix, streams)
         x = self._norm(x, weights.attention_norm)
         low, row = mx.split(weights.query_key_value_down(x), [self.shape.query_rank], axis=-1)
         queries, ranks = self.attention_queries(weights, low, step)
         self.key_value_row(weights, row, cache, step)
-        head_weights = self.compress(weights.compressor, cache, x, step, frontiers)
+        rows, head_weights = self.compress(weights.compressor, cache, x, step)
         selections = self.index_select(weights.compressor, cache, ranks, head_weights, step)
         mixed = self.attend(weights, cache, queries, selections, step)
         output = self.attention_output(weights, mixed, step)
-        return self.hyper_connection_post(streams, output, post, combine)
+        return self.hyper_connection_post(streams, output, post, combine), rows
 
     def _feed_forward(self, weights: LayerWeights, streams: mx.array, tokens: mx.array) -> mx.array:
         x, post, combine = self.hyper_connection_pre(weights.feed_forward_mix, streams)
@@ -138,26 +140,19 @@ class Model:
         cache.raw = write_ring(cache.raw, step.start, row)
 
     def compress(
-        self,
-        compressor: Compressor | None,
-        cache: LayerCache,
-        x: mx.array,
-        step: Step,
-        frontiers: list[mx.array | None],
-    ) -> mx.array | None:
+        self, compressor: Compressor | None, cache: LayerCache, x: mx.array, step: Step
+    ) -> tuple[mx.array | None, mx.array | None]:
         """Append the compressed rows of windows that this step completes, before it attends.
 
-        The tokens' frontier rows go to `frontiers`, as the caches may take them only when the step is done.
-        Returns the index head weights [n, index heads] of ratio-4 layers.
+        Returns the tokens' frontier rows, which the cache may take only when the whole step is done, and the
+        index head weights [n, index heads] of ratio-4 layers.
         """
         if compressor is None or cache.frontier is None or cache.compressed is None:
-            frontiers.append(None)
-            return None
+            return None, None
         ratio, shape = cache.ratio, self.shape
         width = compressor.positional.shape[1]
         projected = compressor.project(x)
         rows = projected[:, :width] + _by_position(compressor.positional, step)
-        frontiers.append(rows)
         count = step.completed_windows(ratio)
         if count:
             whole = self._with_unfinished_window(cache.frontier, rows, ratio, step)
@@ -174,7 +169,7 @@ class Model:
                 pooled = self._norm(pool(previous, current, *parts[2:]), compressor.index_norm)
                 pooled = self._index_vector(pooled, rotation)
                 cache.index_rows[first : first + count] = pooled
-        return projected[:, width:] * self._index_scale if ratio == 4 else None
+        return rows, projected[:, width:] * self._index_scale if ratio == 4 else None
 
     def index_select(
         self,
@@ -265,12 +260,12 @@ class Model:
         return weights.shared_down(clamped_swiglu(gate, up, self.shape.swiglu_clamp))
 
     def output_head(self, streams: mx.array) -> mx.array:
-        """Logits [vocabulary] from the streams [1, streams, width] of the last token."""
+        """Logits [n, vocabulary] from streams [n, streams, width]."""
         head = self.weights.output_mix
-        mixed = head.mix(self._norm(streams.reshape(1, -1)))
+        mixed = head.mix(self._norm(streams.reshape(streams.shape[0], -1)))
         pre = mx.sigmoid(mixed * head.scale + head.base) + self.shape.hyper_connection_epsilon
         x = (pre[:, None, :] @ streams)[:, 0]
-        return self.weights.output(self._norm(x, self.weights.output_norm))[0]
+        return self.weights.output(self._norm(x, self.weights.output_norm))
 
     def _norm(self, x: mx.array, weight: mx.array | None = None) -> mx.array:
         return mx.fast.rms_norm(x, weight, self.shape.rms_epsilon)
