@@ -34,6 +34,9 @@ _SPLITS: Final = (
 # The fullwidth bar marks control tokens: their strings are literal text, not the byte alphabet.
 _FULLWIDTH_BAR: Final = "\uff5c"
 
+# A hostile file can have millions of wrong merges: no one reads that many lines.
+_MOST_MERGE_PROBLEMS: Final = 100
+
 # Input is fed in blocks of about this many characters, so that memory stays bounded.
 _BLOCK: Final = 1 << 16
 # Places where the rules above end a piece whatever surrounds them: cutting there changes nothing.
@@ -89,7 +92,7 @@ class Tokenizer:
     def from_vocabulary(cls, tokens: Sequence[str], merges: Sequence[str]) -> Tokenizer:
         """From `tokenizer.ggml.tokens` (index = id) and `.merges` ("left right", index = rank).
 
-        Raises ModelFileError listing every control token, byte or merge part that the vocabulary lacks.
+        Raises ModelFileError listing every control token and byte that the vocabulary lacks, and wrong merges.
         """
         # Of equal strings the first id counts.
         ids = dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
@@ -210,6 +213,8 @@ def _merge_problems(merges: Sequence[str], ids: dict[str, int]) -> list[str]:
         left, space, right = merge.partition(" ")
         if not (space and left in ids and right in ids and left + right in ids):
             problems.append(f"merge {rank} is not made of tokens of the vocabulary: {merge[:80]!r}")
+            if len(problems) == _MOST_MERGE_PROBLEMS:
+                break
     return problems
 
 

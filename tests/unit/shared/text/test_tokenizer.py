@@ -186,6 +186,12 @@ def test_a_merge_outside_the_vocabulary_is_refused(merge: str) -> None:
         Tokenizer.from_vocabulary(vocabulary(), [merge])
 
 
+def test_wrong_merges_are_not_listed_without_end() -> None:
+    with pytest.raises(ModelFileError, match="99 more problems") as refusal:
+        Tokenizer.from_vocabulary(vocabulary(), ["a b"] * 1000)
+    assert len(refusal.value.problems) == 100
+
+
 def test_a_vocabulary_that_is_no_unicode_is_refused() -> None:
     with pytest.raises(ModelFileError, match="not UTF-8"):
         Tokenizer.from_vocabulary([*vocabulary(), "\ud800"], [])
