@@ -92,7 +92,7 @@ class Tokenizer:
     def from_vocabulary(cls, tokens: Sequence[str], merges: Sequence[str]) -> Tokenizer:
         """From `tokenizer.ggml.tokens` (index = id) and `.merges` ("left right", index = rank).
 
-        Raises ModelFileError listing every control token and byte that the vocabulary lacks, and wrong merges.
+        Raises ModelFileError listing every missing control token and byte, and wrong merges.
         """
         # Of equal strings the first id counts.
         ids = dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
