@@ -126,7 +126,7 @@ class ScriptedSession:
 
     def undo(self) -> None:
         if self._before_submit is None:
-            raise RuntimeError("there is no submitted token to take back")
+            raise SessionInvalid("there is no submitted token to take back")
         position, place = self._before_submit
         self._drop_from(position)
         self._playback.move(place)

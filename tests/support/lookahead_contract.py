@@ -12,7 +12,7 @@ from shared.sampling import GREEDY, Sampling
 from shared.session import Session
 from shared.text.events import EndCause
 from shared.text.tokenizer import Tokenizer
-from tests.support.turns import PlainTurn
+from tests.support.plain_turn import PlainTurn
 
 OpenSession = Callable[[], Session]
 

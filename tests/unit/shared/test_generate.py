@@ -18,8 +18,8 @@ from shared.session import Session
 from shared.text.turn import DecodeState
 from tests.support.clock import FakeClock
 from tests.support.lookahead_contract import check_look_ahead
+from tests.support.plain_turn import PlainTurn
 from tests.support.scripted import scripted
-from tests.support.turns import PlainTurn
 
 PROMPT = [1, 2, 3]
 

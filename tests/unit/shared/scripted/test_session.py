@@ -244,11 +244,11 @@ def test_undo_takes_back_exactly_one_submit() -> None:
     assert live.tokens == [*PROMPT, *b"abc"]
     assert (live.logits() == before[0]).all()
     assert live.snapshot() == before[1]
-    with pytest.raises(RuntimeError):
+    with pytest.raises(SessionInvalid):
         live.undo()
     live.submit(ord("x"))
     live.sync([*live.tokens, 1])
-    with pytest.raises(RuntimeError):
+    with pytest.raises(SessionInvalid):
         live.undo()
 
 
