@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.errors import ModelFileError, UsageError
 from shared.gguf.types import TensorType, ValueType
@@ -236,3 +238,26 @@ def test_files_of_the_published_sizes_open_without_touching_data(  # type: ignor
         assert model.weight_bytes == size
         assert model.notes == []
         assert model.gguf.data(tensors[-1].name)[-1] == 0  # the last byte lies in the file
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_header_with_wrong_bytes_opens_or_is_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "patched.gguf"
+    if not path.exists():
+        write_hollow(path, metadata_of(SMALL), tensors_of(SMALL))
+    header = bytearray(encode_header(metadata_of(SMALL), tensors_of(SMALL)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        header[data.draw(st.integers(0, len(header) - 1))] = data.draw(st.integers(0, 255))
+    with path.open("r+b") as file:
+        file.write(header)
+    message = ""
+    try:
+        with open_model(path) as model:
+            json.dumps(model.summary())
+    except ModelFileError as error:
+        message = str(error)
+    assert "\n" not in message
+    assert len(message) < 2500
