@@ -1,0 +1,50 @@
+"""Typed lines survive the program: 512 of them, readable by their owner only."""
+
+import stat
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.chat.history import HISTORY_ENTRIES, PromptHistory, history_path
+
+
+def _entries(path):
+    return list(PromptHistory(path).load_history_strings())
+
+
+def test_entries_come_back_newest_first_in_a_private_file(tmp_path):
+    path = tmp_path / "data" / "history"
+    history = PromptHistory(path)
+    history.store_string("one")
+    history.store_string("two\nlines \u2028 and a separator")
+    assert _entries(path) == ["two\nlines \u2028 and a separator", "one"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == ["history"]
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    history = PromptHistory(tmp_path / "history")
+    for number in range(HISTORY_ENTRIES + 3):
+        history.store_string(str(number))
+    assert _entries(tmp_path / "history") == [str(n) for n in range(HISTORY_ENTRIES + 2, 2, -1)]
+
+
+@given(st.binary(max_size=200))
+def test_a_damaged_file_is_no_reason_to_stop(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("history") / "history"
+    path.write_bytes(content)
+    PromptHistory(path).store_string("new")
+    assert _entries(path)[0] == "new"
+
+
+def test_a_history_that_cannot_be_written_stays_in_memory(tmp_path):
+    (tmp_path / "file").touch()
+    history = PromptHistory(tmp_path / "file" / "history")
+    history.store_string("kept")
+    assert list(history.load_history_strings()) == ["kept"]
+
+
+def test_where(monkeypatch, tmp_path):
+    assert history_path() == tmp_path / "history"
+    monkeypatch.delenv("DS4_HISTORY")
+    assert history_path().parts[-2:] == ("ds4", "history")

@@ -1,0 +1,139 @@
+"""The `ds4` command itself: dispatch, exit codes, one line per failure."""
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+from apps import cli
+from shared.errors import Ds4Error
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Replaces `ds4 chat` by a function of the test; returns a setter."""
+
+    def install(function):
+        module = types.ModuleType("stand_in")
+        module.command = function
+        monkeypatch.setitem(sys.modules, "stand_in", module)
+        monkeypatch.setitem(cli.COMMANDS, "chat", cli.Command("stand_in:command", "stands in"))
+
+    return install
+
+
+def test_help_names_every_command_and_loads_nothing_heavy():
+    script = (
+        "import sys\nfrom apps.cli import main\nassert main(['--help']) == 0\n"
+        "heavy = {'typer', 'click', 'rich', 'numpy', 'mlx', 'starlette', 'prompt_toolkit', 'pydantic'}\n"
+        "print('loaded', sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("loaded []\n")
+    for name, listed in cli.COMMANDS.items():
+        assert f"  {name:<8}{listed.help}\n" in done.stdout
+
+
+def test_no_command_loads_numbers_or_a_server_to_show_its_options():
+    script = (
+        "import sys\nfrom apps.cli import main\nassert main(['chat', '--help']) == 0\n"
+        "print('loaded', sorted({'numpy', 'mlx', 'starlette', 'prompt_toolkit'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("loaded []\n")
+    assert "--ctx" in done.stdout
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == "ds4 0.1.0\n"
+
+
+def test_an_unknown_command_suggests_a_close_one(capsys):
+    assert cli.main(["sreve"]) == 2
+    assert capsys.readouterr().err.startswith("ds4: unknown command 'sreve': did you mean `ds4 serve`?")
+    assert cli.main(["hello"]) == 2
+    assert "commands are chat, serve, bench, pull, doctor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--word", "x"], ["chat"], ["chat", "--word", "x"]])
+def test_without_a_command_it_is_chat(command, capsys, arguments):
+    def chat(word: str = "none") -> None:
+        print(word)
+
+    command(chat)
+    assert cli.main(arguments) == 0
+    assert capsys.readouterr().out == ("x\n" if "--word" in arguments else "none\n")
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "line"),
+    [
+        (Ds4Error("no such thing: do that"), 1, "ds4: no such thing: do that\n"),
+        (
+            FileNotFoundError(2, "No such file or directory", "a.json"),
+            1,
+            "ds4: a.json: No such file or directory\n",
+        ),
+        (MemoryError(), 1, "ds4: out of memory: lower --ctx or use a smaller model file\n"),
+        (
+            ZeroDivisionError("oops"),
+            1,
+            "ds4: internal error: ZeroDivisionError: oops (DS4_TRACEBACK=1 shows where)\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_failure_is_one_line_and_an_exit_code(command, capsys, failure, code, line):
+    def chat() -> None:
+        raise failure
+
+    command(chat)
+    assert cli.main(["chat"]) == code
+    assert capsys.readouterr().err == line
+
+
+def test_the_exit_code_of_a_command_is_passed_on(command):
+    def chat() -> int:
+        return 7
+
+    command(chat)
+    assert cli.main([]) == 7
+
+
+def test_a_usage_error_is_one_line_with_exit_code_2(command, capsys):
+    def chat(number: int = 1) -> None:
+        raise AssertionError(number)
+
+    command(chat)
+    assert cli.main(["--number", "1x"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("ds4: Invalid value for '--number'")
+    assert error.endswith("(see `ds4 chat --help`)\n")
+    assert error.count("\n") == 1
+    assert cli.main(["--nope"]) == 2
+    assert capsys.readouterr().err.startswith("ds4: No such option: --nope")
+
+
+def test_a_foreign_package_named_shared_is_reported(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "__init__.py").write_text("")
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from apps.cli import main; sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ds4: another package named `shared` hides ours")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_leaves_is_no_error():
+    script = "from apps.cli import main; import sys; sys.exit(main(['--help']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

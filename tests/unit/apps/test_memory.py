@@ -1,0 +1,53 @@
+"""A plan that does not fit is refused before anything is allocated, with the flag that would fit."""
+
+import pytest
+
+from apps.memory import GIB, NotEnoughMemory, check_fits, memory_budget, parse_size, plan_of_file
+from shared.errors import UsageError
+from tests.support.golden import tiny_q2
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("64GB", 64 * GIB),
+        ("64g", 64 * GIB),
+        ("512MiB", 512 * 2**20),
+        ("1.5 kb", 1536),
+        ("1000000", 1000000),
+        ("2T", 2**41),
+    ],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1e9", "64GBx", "GB", "9" * 16, "999999999T", "٣GB"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError, match="is not a memory size"):
+        parse_size(text)
+
+
+def test_the_system_keeps_a_share():
+    assert memory_budget("100GB") == 100 * GIB - int(8 * GIB)
+    assert memory_budget("16GB") == 14 * GIB
+    assert memory_budget("1GB") == GIB * 3 // 4
+    assert 0 < memory_budget() < memory_budget("1000TB")
+
+
+def test_a_context_too_large_names_one_that_fits():
+    shape, plan = plan_of_file(tiny_q2(), 1_000_000, None)
+    budget = memory_budget("1GB")
+    with pytest.raises(NotEnoughMemory, match=r"use --ctx \d+$") as refused:
+        check_fits(shape, plan, budget, None)
+    fitting = int(str(refused.value).rsplit(maxsplit=1)[-1])
+    check_fits(*plan_of_file(tiny_q2(), fitting, None), budget, None)
+    with pytest.raises(NotEnoughMemory):
+        check_fits(*plan_of_file(tiny_q2(), fitting + 4096, None), budget, None)
+
+
+def test_the_prefill_chunk_counts():
+    whole = plan_of_file(tiny_q2(), 32768, 0)[1]
+    small = plan_of_file(tiny_q2(), 32768, 256)[1]
+    assert (whole.prefill_chunk, small.prefill_chunk) == (32768, 256)
+    assert small.scratch < whole.scratch
