@@ -1,0 +1,132 @@
+"""A batch leaves the logits and the state that the same tokens leave one by one.
+
+In `float` mode to float32 noise, end to end. In `kv` mode noise can push a value to the next rounding step,
+and one such value moves whole rows of the layers above: there each layer is compared alone, on equal
+input, and the whole model by the golden limits of its logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.golden import golden_logits
+from tests.support.limits import FLOAT_LIMIT, LONG_LIMITS
+from tests.support.state_compare import assert_float_equal, assert_one_step
+
+mx = pytest.importorskip("mlx.core")
+
+from ds4mlx.model import Model  # noqa: E402
+from ds4mlx.state import State, StepResult  # noqa: E402
+from ds4mlx.step import Step  # noqa: E402
+from ds4mlx.transfer import to_host  # noqa: E402
+from tests.support.mlx_models import Run, model  # noqa: E402
+
+SAMPLE = [1, 2, 3, 4, 5, 7, 8, 63, 66, 67, 127, 128, 129, 131, 133]
+EVERY = list(range(1, 301))
+AROUND_512 = [511, 512, 513]
+AROUND_A_CHUNK = [4095, 4096, 4097]
+MODELS = ["tiny-q2", "tiny-pro-q2"]
+
+
+def prompt(length: int) -> list[int]:
+    """Tokens of no meaning, the same for every length."""
+    golden: list[int] = golden_logits("tiny-q2", "random")["tokens"].tolist()
+    more = np.random.default_rng(7).integers(0, 1280, max(0, length - len(golden)))
+    return (golden + more.tolist())[:length]
+
+
+def check_end_to_end(name: str, mode: Any, lengths: Sequence[int]) -> None:
+    context = max(lengths) + 1
+    tokens, one_by_one = prompt(context), Run(model(name, mode), context)
+    differences = []
+    for length in range(1, max(lengths) + 1):
+        slow = one_by_one.feed(tokens[length - 1 : length])
+        if length not in lengths:
+            continue
+        batch = Run(model(name, mode), context)
+        fast = np.concatenate(
+            [batch.feed(tokens[at : min(at + 4096, length)])[-1:] for at in range(0, length, 4096)]
+        )
+        differences.append(np.abs(fast[-1] - slow[-1]).max())
+        if mode == "float":
+            assert differences[-1] <= FLOAT_LIMIT, length
+            assert_float_equal(to_host(batch.state), to_host(one_by_one.state))
+    assert max(differences) <= LONG_LIMITS.largest
+    assert np.median(differences) <= LONG_LIMITS.median
+
+
+class LayersAlone:
+    """Every layer fed with given inputs instead of the output of the layer below it."""
+
+    def __init__(self, model: Model, context: int) -> None:
+        self._model = model
+        self.state = State(model.shape, context, 4096, model.row_dtype)
+
+    def feed(self, tokens: Sequence[int], inputs: Sequence[mx.array]) -> list[mx.array]:
+        """Streams after each layer, for tokens at the present position; `inputs` are one array a layer."""
+        step = Step(self._model.shape, self.state.position, len(tokens))
+        ids, outputs, frontiers = mx.array(list(tokens), mx.int32), [], []
+        layers = zip(self._model.weights.layers, self.state.layers, inputs, strict=True)
+        for weights, cache, streams in layers:
+            output, rows = self._model.layer(weights, cache, streams, ids, step)
+            outputs.append(output)
+            frontiers.append(rows)
+        self.state.advance(StepResult(len(tokens), outputs[-1], frontiers))
+        mx.eval(outputs, self.state.arrays())
+        return outputs
+
+
+def layer_inputs(model: Model, tokens: Sequence[int], context: int) -> list[mx.array]:
+    state = State(model.shape, context, 4096, model.row_dtype)
+    ids = mx.array(list(tokens), mx.int32)
+    inputs = [model.embed(ids)]
+    model.forward(ids, state, lambda _, streams: inputs.append(streams))
+    mx.eval(inputs)
+    return inputs[:-1]
+
+
+def check_layers_alone(name: str, lengths: Sequence[int]) -> None:
+    context = max(lengths) + 1
+    tokens, subject = prompt(context), model(name, "kv")
+    inputs = layer_inputs(subject, tokens, context)
+    one_by_one = LayersAlone(subject, context)
+    for at in range(max(lengths)):
+        slow = one_by_one.feed(tokens[at : at + 1], [streams[at : at + 1] for streams in inputs])
+        if at + 1 in lengths:
+            batch = LayersAlone(subject, context)
+            fast = batch.feed(tokens[: at + 1], [streams[: at + 1] for streams in inputs])
+            assert_one_step(to_host(batch.state), to_host(one_by_one.state), subject.shape.rotary_dim)
+            for a, b in zip(fast, slow, strict=True):
+                assert mx.abs(a[-1] - b[-1]).max().item() <= 5e-3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_float_state_and_logits(name: str) -> None:
+    check_end_to_end(name, "float", SAMPLE)
+
+
+def test_rounded_logits() -> None:
+    check_end_to_end("tiny-q2", "kv", SAMPLE)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rounded_state_of_each_layer(name: str) -> None:
+    check_layers_alone(name, SAMPLE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MODELS)
+def test_every_length(name: str) -> None:
+    check_end_to_end(name, "float", EVERY + AROUND_512)
+    check_end_to_end(name, "kv", EVERY + AROUND_512)
+    check_layers_alone(name, EVERY + AROUND_512)
+
+
+@pytest.mark.long
+def test_around_a_whole_chunk() -> None:
+    check_end_to_end("tiny-q2", "float", AROUND_A_CHUNK)
+    check_end_to_end("tiny-q2", "kv", AROUND_A_CHUNK)
