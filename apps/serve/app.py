@@ -64,4 +64,5 @@ async def _no_such_route(request: Request, error: Exception) -> Response:
 
 
 def _reply(request: Request, failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
+    request.state.refusal = failure.message
     return JSONResponse(failure.body(request.url.path), failure.status, dict(headers or {}))

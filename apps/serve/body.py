@@ -82,6 +82,7 @@ class BodyLimit:
     async def _refuse(self, failure: Failure, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, then read and drop for a moment what the client still sends: a connection that is closed
         under unread data is reset, and the client would never see the answer."""
+        scope["state"]["refusal"] = failure.message
         response = JSONResponse(failure.body(scope["path"]), failure.status, {"connection": "close"})
         start: Message = {
             "type": "http.response.start",

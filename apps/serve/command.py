@@ -31,11 +31,11 @@ from apps.options import (
     WarmWeightsOption,
     requested_effort,
 )
+from apps.serve.settings import DEFAULT_MAX_TOKENS, DEFAULT_PORT, DEFAULT_TOOL_MEMORY, ServerSettings
+from apps.threads import limit_threads
 from shared.errors import UsageError
 
 _SERVER = "Server"
-_DEFAULT_PORT = 8000
-_DEFAULT_MAX_TOKENS = 393_216
 
 HostOption = Annotated[
     str,
@@ -117,26 +117,26 @@ def serve(
     warm_weights: WarmWeightsOption = False,
     threads: ThreadsOption = None,
     power: PowerOption = DEFAULT_POWER,
-    tokens: MaxTokensOption = _DEFAULT_MAX_TOKENS,
+    tokens: MaxTokensOption = DEFAULT_MAX_TOKENS,
     think: ThinkOption = False,
     think_max: ThinkMaxOption = False,
     nothink: NoThinkOption = False,
     effort: EffortOption = None,
     effort_profile: EffortProfileOption = "auto",
     host: HostOption = "127.0.0.1",
-    port: PortOption = _DEFAULT_PORT,
+    port: PortOption = DEFAULT_PORT,
     cors: CorsOption = False,
     chdir: ChdirOption = None,
     control_tokens_in_content: ControlTokensOption = False,
     disable_exact_dsml_tool_replay: ExactReplayOption = False,
-    tool_memory_max_ids: ToolMemoryOption = 100_000,
+    tool_memory_max_ids: ToolMemoryOption = DEFAULT_TOOL_MEMORY,
 ) -> None:
     """Serve the HTTP API for clients and agents."""
+    limit_threads(threads)
     if chdir is not None:
         _change_directory(chdir)
     chosen = requested_effort(think, think_max, nothink, effort)
 
-    from apps.serve.settings import ServerSettings
     from apps.serve.start import serve_until_stopped
 
     options = EngineOptions(

@@ -56,24 +56,34 @@ class CrossOrigin:
 
 
 class InFlight:
-    """Counts the requests being answered, so that a shutdown can wait for them."""
+    """The requests being answered, so that a shutdown can wait for them and cut what hangs."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def enter(self) -> None:
-        self.count += 1
-        self._idle.clear()
+    def __len__(self) -> int:
+        return len(self._tasks)
 
-    def leave(self) -> None:
-        self.count -= 1
-        if not self.count:
+    def enter(self) -> asyncio.Task[Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._idle.clear()
+        return task
+
+    def leave(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
             self._idle.set()
 
     async def wait_idle(self) -> None:
         await self._idle.wait()
+
+    def cut(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
 
 class RequestBoundary:
@@ -96,10 +106,11 @@ class RequestBoundary:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                self._log_refusal(scope, message["status"])
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
             await send(message)
 
-        self._in_flight.enter()
+        task = self._in_flight.enter()
         try:
             await self._app(scope, receive, send_with_id)
         except ClientLeft:
@@ -110,8 +121,15 @@ class RequestBoundary:
                 body = Failure(500, "internal error").body(scope["path"])
                 await JSONResponse(body, 500)(scope, receive, send_with_id)
         finally:
-            self._in_flight.leave()
+            self._in_flight.leave(task)
+
+    def _log_refusal(self, scope: Scope, status: int) -> None:
+        """Answered turns have their own lines; what is refused gets this one."""
+        if status >= 400:
+            state = scope["state"]
+            reason = state.get("refusal", "")
+            self._log.warning(f"{_name(scope)} {status} {reason} req={state['request_id']}")
 
 
 def _name(scope: MutableMapping[str, Any]) -> str:
-    return f"{scope['method']} {scope['path']}"
+    return f"{scope['method']} {scope['path'][:200]}"

@@ -24,8 +24,6 @@ from apps.serve.settings import ServerSettings
 from shared.errors import Ds4Error
 
 _BACKLOG = 128
-# After the last answer, connections get this long to be closed by Hypercorn.
-_CLOSE_SECONDS = 2.0
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -95,11 +93,7 @@ class Server:
         try:
             self._listener.listen(_BACKLOG)
             self._log.line(f"listening on {url_of(self._listener)}")
-            await serve(
-                self._app,  # type: ignore[arg-type]
-                self._config(),
-                shutdown_trigger=self._stopped,
-            )
+            await self._serve()
         finally:
             for number in watched:
                 loop.remove_signal_handler(number)
@@ -112,13 +106,35 @@ class Server:
         assert isinstance(context, ServerContext)
         return context
 
-    async def _stopped(self) -> None:
+    async def _serve(self) -> None:
+        """Hypercorn until `_end_work` is through; a connection that then still hangs is dropped."""
+        ended = asyncio.Event()
+        serving = asyncio.ensure_future(
+            serve(self._app, self._config(), shutdown_trigger=ended.wait)  # type: ignore[arg-type]
+        )
+        try:
+            asked = asyncio.ensure_future(self._stop.wait())
+            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+            await self._end_work()
+        finally:
+            ended.set()
+            await asyncio.wait({serving}, timeout=self._settings.timing.close_grace)
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+    async def _end_work(self) -> None:
         """Returns when nothing of ours is in work any more."""
-        await self._stop.wait()
         await asyncio.to_thread(self._context.worker.stop, self._settings.timing.shutdown_grace)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._context.in_flight.wait_idle()
+        idle = self._context.in_flight.wait_idle
+        for last_resort in (self._context.in_flight.cut, lambda: None):
+            try:
+                async with asyncio.timeout(self._settings.timing.close_grace):
+                    await idle()
+                return
+            except TimeoutError:
+                last_resort()
 
     def _config(self) -> Config:
         config = Config()
@@ -130,7 +146,7 @@ class Server:
         config.include_server_header = False
         config.h11_max_incomplete_size = self._settings.limits.header_bytes
         config.keep_alive_timeout = self._settings.timing.idle_connection
-        config.graceful_timeout = _CLOSE_SECONDS
+        config.graceful_timeout = self._settings.timing.close_grace
         return config
 
     def _log_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

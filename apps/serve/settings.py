@@ -8,6 +8,7 @@ from shared.text.effort import Effort
 
 DEFAULT_PORT = 8000
 DEFAULT_MAX_TOKENS = 393_216
+DEFAULT_TOOL_MEMORY = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,9 @@ class Timing:
     # How long a refused upload is read and dropped so that its sender sees the answer.
     refusal_linger: float = 1.0
     idle_connection: float = 30.0
+    # What is in work may finish; then every connection gets a moment to be closed in order.
     shutdown_grace: float = 10.0
+    close_grace: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,6 @@ class ServerSettings:
     cors: bool = False
     control_tokens_in_content: bool = False
     exact_replay: bool = True
-    tool_memory_ids: int = 100_000
+    tool_memory_ids: int = DEFAULT_TOOL_MEMORY
     limits: Limits = field(default_factory=Limits)
     timing: Timing = field(default_factory=Timing)

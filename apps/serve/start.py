@@ -10,11 +10,10 @@ from apps.serve.app import create_app
 from apps.serve.log import ServerLog
 from apps.serve.server import Server, bind, is_loopback
 from apps.serve.settings import ServerSettings
-from apps.serve.turn_request import ModelFacts
 from apps.serve.worker import InferenceWorker
-from shared.session import Engine, MemoryPlan
-
-_MIB = 2**20
+from apps.startup import context_line, engine_notes, thinking_line
+from shared.session import Engine
+from shared.text.effort import resolve_effort
 
 
 def serve_until_stopped(options: EngineOptions, settings: ServerSettings, host: str, port: int) -> None:
@@ -29,11 +28,12 @@ def serve_until_stopped(options: EngineOptions, settings: ServerSettings, host: 
 
         def open_and_report() -> Engine:
             engine = open_engine(options, say=log.line)
-            _report_plan(engine.memory_plan(options.context), engine.backend, log)
+            for line in _start_lines(engine, options.context, settings):
+                log.line(line)
             return engine
 
         worker = InferenceWorker(open_and_report, options.context, settings, log)
-        _report_model(worker.start(), settings, log)
+        worker.start()
         server = Server(create_app(worker, settings), listener, settings, log)
     except BaseException:
         listener.close()
@@ -42,16 +42,12 @@ def serve_until_stopped(options: EngineOptions, settings: ServerSettings, host: 
     log.line("stopped")
 
 
-def _report_plan(plan: MemoryPlan, backend: str, log: ServerLog) -> None:
-    log.line(
-        f"context buffers {plan.context_buffers / _MIB:.1f} MiB (ctx={plan.context} backend={backend} "
-        f"prefill_chunk={plan.prefill_chunk} raw_rows={plan.raw_rows} compressed_rows={plan.compressed_rows})"
-    )
-
-
-def _report_model(model: ModelFacts, settings: ServerSettings, log: ServerLog) -> None:
-    thinking = f"on, effort {settings.effort}" if settings.thinking else "off"
-    log.line(
-        f"model {model.name} ({model.id}) ctx={model.context} thinking {thinking} "
-        f"effort profile {model.effort_profile}"
-    )
+def _start_lines(engine: Engine, context: int, settings: ServerSettings) -> list[str]:
+    effort, note = resolve_effort(settings.effort, engine.effort_profile, context, pro=engine.model_id == 1)
+    return [
+        *engine_notes(engine),
+        f"model {engine.name}",
+        context_line(engine, context),
+        thinking_line(engine, effort if settings.thinking else "none"),
+        *([note] if note and settings.thinking else []),
+    ]

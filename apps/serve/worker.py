@@ -154,7 +154,7 @@ class InferenceWorker:
                 run_turn(job, slot, tools)
             except Exception as error:
                 # A fault of ours, not the engine's: the thread and the next request must survive it.
-                self.log.error(f"internal error: {describe(error)}")
+                self.log.error(f"internal error: {describe(error)} req={job.request.id}")
                 slot.invalidate()
                 job.fail(Failure(500, "internal error; the next request starts clean"))
             finally:

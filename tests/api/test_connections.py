@@ -268,3 +268,18 @@ def test_a_second_request_to_stop_cuts_at_once() -> None:
         server.stop()
         _read_until(connection, b"the server is stopping")
         connection.close()
+
+
+def test_a_connection_that_hangs_does_not_hold_up_the_end() -> None:
+    """An upload that never ends, and an idle connection that nobody closes."""
+    with serve_script({"turns": [{"pieces": ["a"]}]}) as server:
+        idle = socket.create_connection(server.address)
+        idle.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        _read_until(idle, b"}")
+        hanging = socket.create_connection(server.address)
+        hanging.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+        wait_for(lambda: server.requests_in_flight == 1)
+        server.stop()
+    idle.close()
+    hanging.close()
+    assert "error" not in server.log

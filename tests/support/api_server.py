@@ -17,12 +17,15 @@ from typing import Any
 
 from apps.serve.app import create_app
 from apps.serve.log import ServerLog
+from apps.serve.middleware import InFlight
 from apps.serve.server import Server, bind, url_of
 from apps.serve.settings import ServerSettings, Timing
 from apps.serve.worker import InferenceWorker
 from shared.session import Engine
 
-QUICK = Timing(keepalive_waiting=0.05, keepalive_decode=0.05, refusal_linger=0.2, shutdown_grace=5.0)
+QUICK = Timing(
+    keepalive_waiting=0.05, keepalive_decode=0.05, refusal_linger=0.2, shutdown_grace=5.0, close_grace=0.3
+)
 
 
 @dataclass
@@ -35,10 +38,15 @@ class RunningServer:
     journal_file: Path | None
     _log: io.StringIO
     _stop: Callable[[], None]
+    _in_flight: InFlight
 
     @property
     def log(self) -> str:
         return self._log.getvalue()
+
+    @property
+    def requests_in_flight(self) -> int:
+        return len(self._in_flight)
 
     @property
     def journal(self) -> list[dict[str, Any]]:
@@ -76,12 +84,18 @@ def serve_engine(
     listener = bind("127.0.0.1", 0)
     url, address = url_of(listener), listener.getsockname()
     worker = InferenceWorker(open_engine, context, settings, log)
-    worker.start()
+    try:
+        worker.start()
+    except BaseException:
+        listener.close()
+        raise
     ready = threading.Event()
     parts: dict[str, Any] = {}
 
     async def main() -> None:
-        parts["server"] = server = Server(create_app(worker, settings), listener, settings, log)
+        app = create_app(worker, settings)
+        parts["in_flight"] = app.state.server.in_flight
+        parts["server"] = server = Server(app, listener, settings, log)
         parts["loop"] = asyncio.get_running_loop()
         parts["loop"].call_soon(ready.set)
         await server.run(signals=False)
@@ -95,7 +109,7 @@ def serve_engine(
         parts["loop"].call_soon_threadsafe(parts["server"].request_stop)
 
     try:
-        yield RunningServer(url, address, worker, journal_file, text, stop)
+        yield RunningServer(url, address, worker, journal_file, text, stop, parts["in_flight"])
     finally:
         if thread.is_alive():
             stop()

@@ -38,6 +38,7 @@ async def chat_completions(request: Request) -> ASGIApp:
         context.worker.cancel(job)
         raise
     if isinstance(end, Failed):
+        request.state.refusal = end.failure.message
         return JSONResponse(end.failure.openai(), end.failure.status)
     return JSONResponse(completion_body(envelope, answer, end))
 
