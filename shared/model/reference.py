@@ -224,7 +224,8 @@ class Reference:
         selected = np.zeros_like(visible)
         for block in _blocks(len(hidden)):
             match = np.maximum(queries[block] @ index_rows.T, 0)
-            scores = (share[block, None] @ match)[:, 0]
+            # Head by head, not as a product: equal rows must get equal scores.
+            scores = (match * share[block, :, None]).sum(axis=1)
             scores = np.where(visible[block], scores, np.float32(-np.inf))
             best = largest_first(scores, shape.index_top_k)
             np.put_along_axis(selected[block], best, True, axis=1)

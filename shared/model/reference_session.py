@@ -28,7 +28,7 @@ Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenToken:
+class ChosenToken(Picked):
     """A token that is known at once."""
 
     token: int
@@ -106,14 +106,14 @@ class ReferenceSession:
 
     def submit(self, token: int | Picked) -> None:
         self._require_valid()
-        value = token if isinstance(token, int) else token.value()
-        if not 0 <= value < self._model.shape.vocabulary_size:
-            raise ValueError(f"token {value} is outside the vocabulary")
-        if self.position >= self._context:
+        values = [token] if isinstance(token, int) else token.tokens()
+        if min(values) < 0 or max(values) >= self._model.shape.vocabulary_size:
+            raise ValueError(f"a token of {values} is outside the vocabulary")
+        if self.position + len(values) > self._context:
             raise ContextFullError(self.position, self._context)
         before = ReferenceMark(self._state.past(), self._logits)
         started = self._power.start()
-        self._evaluate([value])
+        self._evaluate(values)
         self._before_submit = before
         self._power.rest("decode", started)
 

@@ -82,6 +82,12 @@ class LayerCache:
         buffer[start:end] = rows
         return buffer[:end]
 
+    def commit(self, position: int, step: LayerStep) -> None:
+        """Take over a step that began at `position`."""
+        self.write_raw(position, step.raw)
+        self.frontier = step.frontier
+        self.index_frontier = step.index_frontier
+
     def write_raw(self, position: int, rows: Array) -> None:
         kept = rows[-len(self.raw) :]
         first = position + len(rows) - len(kept)
@@ -130,9 +136,7 @@ class ReferenceState:
     def commit(self, steps: Sequence[LayerStep], tokens: int) -> None:
         """Take over one step of `tokens` tokens."""
         for cache, step in zip(self.layers, steps, strict=True):
-            cache.write_raw(self.position, step.raw)
-            cache.frontier = step.frontier
-            cache.index_frontier = step.index_frontier
+            cache.commit(self.position, step)
         self.position += tokens
 
     def past(self) -> Past:
