@@ -1,0 +1,386 @@
+"""The MLX session: its protocol, and that going back, saving and stopping leave no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.errors import Cancelled, ContextFullError, EngineFault, PayloadError, SessionInvalid
+from shared.kv.payload import payload_size
+from shared.sampling import GREEDY, Sampling, choose
+from tests.support.golden import GOLDEN, golden_arrays, golden_json, golden_logits
+from tests.support.limits import LONG_LIMITS, differences
+from tests.support.lookahead_contract import check_look_ahead
+
+mx = pytest.importorskip("mlx.core")
+
+from ds4mlx.model import Model  # noqa: E402
+from ds4mlx.picking import GreedyPick  # noqa: E402
+from ds4mlx.session import MlxSession  # noqa: E402
+from tests.support.mlx_models import engine  # noqa: E402
+
+TOKENS: list[int] = golden_logits("tiny-q2", "random")["tokens"].tolist()
+
+
+def open_session(context: int = 400, **settings: Any) -> Any:
+    return engine(**settings).open_session(context)
+
+
+def synced(length: int, context: int = 400) -> Any:
+    session = open_session(context)
+    session.sync(TOKENS[:length])
+    return session
+
+
+def test_a_prompt_is_evaluated_once() -> None:
+    session = open_session()
+    assert session.position == 0
+    assert session.sync(TOKENS[:20]) == (0, 20)
+    assert session.sync(TOKENS[:20]) == (20, 0)
+    assert session.sync(TOKENS[:27]) == (20, 7)
+    assert session.tokens == TOKENS[:27]
+    assert session.common_prefix([*TOKENS[:5], 0]) == 5
+    assert session.sync(TOKENS[1:9]) == (0, 8)
+    assert session.tokens == TOKENS[1:9]
+    assert session.payload_bytes() == payload_size(engine().shape, 8, 400)
+
+
+def test_a_rebuilt_timeline_owes_nothing_to_the_old_one() -> None:
+    used, fresh = synced(150), synced(70)
+    used.sync(TOKENS[1:9])
+    used.sync(TOKENS[:70])
+    assert used.snapshot() == fresh.snapshot()
+
+
+def test_wrong_prompts_are_refused_and_change_nothing() -> None:
+    session = synced(10, context=20)
+    before = session.snapshot()
+    with pytest.raises(ContextFullError):
+        session.sync(TOKENS[:20])
+    for wrong in ([], [-1], [engine().shape.vocabulary_size]):
+        with pytest.raises(ValueError, match="prompt"):
+            session.sync(wrong)
+    with pytest.raises(ValueError, match="outside the vocabulary"):
+        session.submit(1280)
+    assert session.snapshot() == before
+
+
+def test_the_context_can_be_filled_to_its_last_token() -> None:
+    session = synced(14, context=15)
+    session.submit(TOKENS[14])
+    assert session.position == session.context == 15
+    with pytest.raises(ContextFullError):
+        session.submit(5)
+    assert np.isfinite(session.logits()).all()
+
+
+@pytest.mark.parametrize("context", [1, 2, 5, 127, 128, 129])
+def test_small_contexts(context: int) -> None:
+    small, large = open_session(context), open_session(400)
+    for session in (small, large):
+        if context > 5:
+            session.sync(TOKENS[: context - 3])
+        for token in TOKENS[session.position : context]:
+            session.submit(token)
+    assert np.array_equal(small.logits(), large.logits())
+
+
+def test_progress_counts_the_new_tokens_of_each_step() -> None:
+    seen: list[tuple[int, int]] = []
+    session = synced(10)
+    session.sync(TOKENS[:100], progress=lambda done, total: seen.append((done, total)), quantum=32)
+    assert seen == [(0, 90), (22, 90), (54, 90), (86, 90), (90, 90)]
+
+
+def test_steps_end_at_multiples_of_the_chunk() -> None:
+    session = open_session(name="tiny-q2", prefill_chunk=64)
+    seen: list[int] = []
+    session.sync(TOKENS[:10])
+    session.sync(TOKENS[:150], progress=lambda done, _: seen.append(done))
+    assert seen == [0, 54, 118, 140]
+
+
+def test_progress_may_stop_a_sync_between_steps() -> None:
+    def stop(done: int, total: int) -> None:
+        if done >= 64:
+            raise Cancelled
+
+    session = open_session()
+    with pytest.raises(Cancelled):
+        session.sync(TOKENS[:200], progress=stop, quantum=64)
+    assert session.tokens == TOKENS[:64]
+    assert session.snapshot() == synced(64).snapshot()
+    assert session.sync(TOKENS[:200]) == (64, 136)
+
+
+@pytest.mark.parametrize("start", [66, 131])
+def test_a_step_cancelled_at_any_layer_leaves_no_trace(start: int) -> None:
+    expected = synced(start)
+    before = expected.snapshot()
+    expected.submit(TOKENS[start])
+    for layer in range(engine().shape.layer_count):
+        polls = iter([False] * layer + [True])
+        session = synced(start)
+        with pytest.raises(Cancelled):
+            session.sync(TOKENS[:290], cancelled=lambda polls=polls: next(polls))
+        assert session.tokens == TOKENS[:start]
+        assert session.snapshot() == before
+        session.submit(TOKENS[start])
+        assert session.snapshot() == expected.snapshot()
+
+
+@pytest.mark.parametrize("position", [1, 3, 4, 5, 7, 8, 63, 126, 127, 128, 129, 131, 132, 255, 256])
+def test_undo_is_bit_exact(position: int) -> None:
+    session = synced(position)
+    before = session.snapshot()
+    session.submit(TOKENS[position])
+    after = session.snapshot()
+    session.undo()
+    assert session.tokens == TOKENS[:position]
+    assert session.snapshot() == before
+    session.submit((TOKENS[position] + 1) % 1280)
+    session.undo()
+    session.submit(TOKENS[position])
+    assert session.snapshot() == after
+
+
+def test_undo_works_once_and_only_after_a_submit() -> None:
+    session = synced(5)
+    with pytest.raises(SessionInvalid):
+        session.undo()
+    session.submit(1)
+    session.undo()
+    with pytest.raises(SessionInvalid):
+        session.undo()
+    session.submit(1)
+    session.sync([*TOKENS[:5], 1, 2])
+    with pytest.raises(SessionInvalid):
+        session.undo()
+
+
+@pytest.mark.parametrize("position", [2, 4, 6, 127, 129, 133])
+def test_rewind_is_bit_exact(position: int) -> None:
+    session = synced(position)
+    before, mark = session.snapshot(), session.mark()
+    assert mark.position == position
+    session.sync(TOKENS[: position + 140])
+    session.submit(3)
+    session.rewind(mark)
+    assert session.tokens == TOKENS[:position]
+    assert session.snapshot() == before
+    other = [7] * 9
+    session.sync([*TOKENS[:position], *other])
+    session.rewind(mark)
+    session.sync(TOKENS[: position + 140])
+    fresh = synced(position)
+    fresh.sync(TOKENS[: position + 140])
+    assert session.snapshot() == fresh.snapshot()
+
+
+def test_marks_end_with_their_past() -> None:
+    session = synced(10)
+    early = session.mark()
+    session.submit(1)
+    late = session.mark()
+    session.rewind(early)
+    with pytest.raises(SessionInvalid):
+        session.rewind(late)
+    session.submit(1)
+    undone = session.mark()
+    session.undo()
+    with pytest.raises(SessionInvalid):
+        session.rewind(undone)
+    session.sync(TOKENS[1:5])
+    with pytest.raises(SessionInvalid):
+        session.rewind(early)
+    with pytest.raises(SessionInvalid):
+        session.rewind(synced(3).mark())
+
+
+@pytest.mark.parametrize("position", [1, 4, 6, 127, 130, 260])
+def test_a_snapshot_continues_bit_exactly(position: int) -> None:
+    session, other = synced(position), synced(30, context=500)
+    snapshot = session.snapshot()
+    assert len(snapshot) == session.payload_bytes()
+    other.restore(snapshot)
+    assert other.tokens == TOKENS[:position]
+    for token in (5, 6, 7, 8, 9):
+        session.submit(token)
+        other.submit(token)
+        assert np.array_equal(session.logits(), other.logits())
+
+
+def test_a_damaged_snapshot_leaves_an_invalid_session_that_recovers() -> None:
+    session = synced(30)
+    snapshot = session.snapshot()
+    with pytest.raises(PayloadError):
+        session.restore(snapshot[:-1])
+    assert session.position == 0
+    with pytest.raises(SessionInvalid):
+        session.logits()
+    session.sync(TOKENS[:30])
+    assert session.snapshot() == snapshot
+
+
+@pytest.mark.parametrize("kind", ["cold", "shutdown"])
+def test_cache_files_of_the_original_engine_continue(kind: str) -> None:
+    golden = golden_arrays(f"kv/continue-{kind}.npz")
+    entry = next(e for e in golden_json("kv/kv.json")["files"] if e["tokens"] == int(golden["n_loaded"]))
+    content = (GOLDEN / "kv" / entry["file"]).read_bytes()
+    text_bytes = int.from_bytes(content[48:52], "little")
+    payload = int.from_bytes(content[40:48], "little")
+    start = 52 + text_bytes
+    session = open_session(2048)
+    session.restore(content[start : start + payload])
+    rows = [session.logits()]
+    for token in golden["tokens"][int(golden["n_loaded"]) :].tolist():
+        session.submit(token)
+        rows.append(session.logits())
+    found = differences(np.stack(rows), golden["logits_kv"])
+    assert found[0] == 0
+    assert np.median(found) <= LONG_LIMITS.median
+    assert found.max() <= LONG_LIMITS.largest
+
+
+def test_look_ahead_leaves_the_state_of_a_plain_decode() -> None:
+    whole = engine()
+    prompt = TOKENS[:125]
+    check_look_ahead(lambda: whole.open_session(400), whole.tokenizer, prompt, length=5)
+
+
+def test_a_greedy_choice_is_not_read_to_build_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = synced(6)
+    picked = session.pick(GREEDY)
+    with monkeypatch.context() as patch:
+        patch.setattr(GreedyPick, "value", lambda self: pytest.fail("read too early"))
+        session.submit(picked)
+        assert session.position == 7
+    plain = synced(6)
+    plain.submit(picked.value())
+    assert session.tokens == plain.tokens
+    assert session.snapshot() == plain.snapshot()
+
+
+def test_choices_are_those_of_the_reference() -> None:
+    session = synced(40)
+    logits = session.logits()
+    allowed = np.zeros(logits.size, np.bool_)
+    allowed[[3, 900, 1200]] = True
+    for sampling in (GREEDY, Sampling(0.8), Sampling(1.3, top_p=0.9), Sampling(1.0, top_k=5)):
+        for mask in (None, allowed):
+            for uniform in (0.0, 0.3, 0.77, 0.999):
+                picked = session.pick(sampling, uniform, mask)
+                assert picked.value() == choose(logits, sampling, uniform, mask)
+                assert picked.tokens() == [picked.value()]
+
+
+def test_a_drawn_choice_belongs_to_the_logits_it_was_made_from() -> None:
+    session = synced(40)
+    expected = choose(session.logits(), Sampling(1.0), 0.5)
+    picked = session.pick(Sampling(1.0), 0.5)
+    session.submit(2)
+    assert picked.value() == expected
+
+
+def test_a_failing_step_invalidates_and_the_next_prompt_starts_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = synced(30)
+    snapshot = session.snapshot()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("device lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "forward", fail)
+        with pytest.raises(EngineFault, match="device lost"):
+            session.submit(1)
+        assert session.position == 0
+        with pytest.raises(EngineFault):
+            session.sync(TOKENS[:9])
+    assert session.sync(TOKENS[:30]) == (0, 30)
+    assert session.snapshot() == snapshot
+
+
+def test_an_interrupted_submit_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = synced(9)
+    before = session.snapshot()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mx, "async_eval", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            session.submit(1)
+    assert session.snapshot() == before
+
+
+def test_a_closed_session_says_so() -> None:
+    session = synced(3)
+    session.close()
+    with pytest.raises(SessionInvalid, match="closed"):
+        session.sync(TOKENS[:3])
+
+
+def test_power_rests_after_each_layer_and_each_token() -> None:
+    from shared.power import PowerGovernor
+
+    rested: list[str] = []
+
+    class Recorder(PowerGovernor):
+        def rest(self, unit: str, started: float, interrupted: Any = None) -> None:
+            rested.append(unit)
+
+    whole = engine()
+    session = MlxSession(whole._model, 64, whole.prefill_chunk, Recorder(50))
+    session.sync(TOKENS[:4])
+    session.submit(1)
+    assert rested == [*(f"prefill.{layer}" for layer in range(whole.shape.layer_count)), "decode"]
+
+
+def check_memory_is_bounded(steps: int) -> None:
+    session = open_session(steps + 64)
+    session.sync(TOKENS[:32])
+    sizes = []
+    for step in range(steps):
+        session.submit(session.pick(GREEDY))
+        if step in (steps // 2, steps - 1):
+            session.logits()
+            mx.synchronize()
+            sizes.append(mx.get_active_memory())
+            assert all(isinstance(token, int) for token in session._timeline.tokens[:-1])
+    assert sizes[1] - sizes[0] < 64 << 10
+    session.close()
+
+
+def test_memory_is_bounded() -> None:
+    check_memory_is_bounded(60)
+
+
+@pytest.mark.long
+def test_memory_is_bounded_over_4000_steps() -> None:
+    check_memory_is_bounded(4000)
+
+
+def test_steps_write_in_place() -> None:
+    """Of a big cache, no step makes a second copy, however tokens are submitted."""
+    session = open_session(1 << 17)
+    session.sync(TOKENS[:130])
+    state = session._state
+    largest = max(array.nbytes for array in state.arrays())
+
+    def submit_next(way: str) -> None:
+        picked = session.pick(GREEDY)
+        session.submit({"ahead": picked, "unread": 7}.get(way) or picked.value())
+
+    for way in ("ahead", "unread", "read"):
+        mx.synchronize()
+        mx.clear_cache()
+        before = mx.get_active_memory()
+        mx.reset_peak_memory()
+        for _ in range(9):
+            submit_next(way)
+        session.logits()
+        assert mx.get_peak_memory() - before < largest / 2
+    session.close()
