@@ -90,7 +90,7 @@ def choose(
     with np.errstate(over="ignore"):  # a temperature near 0 sends everything but the best to -inf
         weights = np.exp((values - values[best]) / sampling.temperature)
     top_p = sampling.top_p if 0 < sampling.top_p <= 1 else 1.0
-    min_p = max(sampling.min_p, 0.0)
+    min_p = sampling.min_p  # one below 0 drops nothing
     if sampling.top_k <= 0 and top_p == 1.0:
         kept = np.flatnonzero(weights >= min_p)  # in vocabulary order
         return int(candidates[_draw(kept, weights, uniform, fallback=best)])

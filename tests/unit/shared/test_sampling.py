@@ -167,7 +167,7 @@ def test_large_flat_rows_equal_the_rules(seed: int, draw: int, top_k: int) -> No
 def test_greedy_takes_the_first_maximum() -> None:
     assert choose(row(1, 5, 5, 2), GREEDY) == 1
     assert choose(row(1, NAN, INF, 2), GREEDY) == 3
-    assert choose(row(-2e30, -3e30), GREEDY) == 0
+    assert choose(row(-3e30, -2e30), GREEDY) == 0
     assert choose(row(NAN, -INF), GREEDY) == 0
     assert choose(row(NAN, NAN), Sampling(), 0.5, np.array([False, True])) == 1
     assert choose(row(-3e30, -2e30), GREEDY, 0.0, np.array([False, True])) == 1
@@ -192,6 +192,12 @@ def test_top_p_includes_the_token_that_reaches_it() -> None:
     logits = row(math.log(0.5), math.log(0.3), math.log(0.2))
     assert choose(logits, Sampling(min_p=0.0, top_p=0.6), 0.99) == 1
     assert choose(logits, Sampling(min_p=0.0, top_p=0.45), 0.99) == 0
+    assert choose(row(1, 1), Sampling(min_p=0.0, top_p=0.5), 0.99) == 0
+
+
+@pytest.mark.parametrize("top_p", [0.0, -1.0, 1.5, NAN])
+def test_top_p_outside_its_range_is_off(top_p: float) -> None:
+    assert choose(row(0, 1), Sampling(top_p=top_p), 0.1) == 0
 
 
 def test_top_k_is_clamped_and_keeps_lower_ids() -> None:
@@ -200,6 +206,11 @@ def test_top_k_is_clamped_and_keeps_lower_ids() -> None:
     assert choose(flat, Sampling(min_p=0.0, top_k=2000), last) == 1023
     assert choose(flat, Sampling(min_p=0.0, top_k=3), last) == 2
     assert choose(flat, Sampling(min_p=0.0, top_k=0), last) == 2999
+
+
+def test_min_p_keeps_what_reaches_it() -> None:
+    assert choose(row(3, 0, 3), Sampling(min_p=1.0), 0.9) == 2
+    assert choose(row(3, 0, 3), Sampling(min_p=1.0, top_k=3), 0.9) == 2
 
 
 def test_min_p_above_one_leaves_the_best() -> None:
