@@ -112,7 +112,7 @@ class Answerer:
         )
 
 
-def ending_note(answer: Answer, settings: ChatSettings, context: int, prompt_tokens: int) -> str | None:
+def ending_note(answer: Answer, settings: ChatSettings, context: int) -> str | None:
     """A line for an answer that ended before the model wanted it to; None for one that is whole."""
     if answer.cause != "length":
         return None

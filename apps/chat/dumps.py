@@ -76,8 +76,9 @@ def logprobs_json(engine: Engine, session: Session, *, steps: int, top_k: int) -
 
 
 def write_lines(path: Path, lines: Iterator[str]) -> None:
-    """Write `lines` to `path` as a whole: a run that fails leaves no half dump behind."""
-    if path.exists() and not path.is_file():
+    """Write `lines` to `path` as a whole: a run that fails leaves no half dump behind. A link, pipe or
+    device is written to, never replaced."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
         with path.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
         return

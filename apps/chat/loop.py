@@ -110,8 +110,7 @@ class ChatLoop:
         if answer.cause == "cancelled":
             kept = "the partial answer stays" if answer.tokens else "the message was not sent"
             say(f"interrupted: {kept}", "ds4.warning", on=self._err)
-        prompt_tokens = answer.statistics.reused + answer.statistics.prefilled
-        if note := ending_note(answer, conversation.settings, conversation.context, prompt_tokens):
+        if note := ending_note(answer, conversation.settings, conversation.context):
             say(note, "ds4.warning", on=self._err)
         say(answer.statistics.line(), "ds4.timing", on=self._err)
 

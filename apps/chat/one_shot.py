@@ -39,7 +39,7 @@ def answer_once(
     finally:
         session.close()
     trace.write("turn", **turn_fields(tokens, answer, tokenizer))
-    if note := ending_note(answer, settings, settings.context, len(tokens)):
+    if note := ending_note(answer, settings, settings.context):
         say(note, "ds4.warning", on=err)
     say(answer.statistics.line(), "ds4.timing", on=err)
     if answer.cause == "cancelled":

@@ -41,7 +41,10 @@ class Run:
         """Print the summary of the model file."""
         from apps.chat.diagnostics import inspect
 
-        inspect(choose_model(self.engine_options.model).path, self.engine_options.effort_profile)
+        choice = choose_model(self.engine_options.model)
+        if choice.note:
+            say(choice.note, "ds4.warning")
+        inspect(choice.path, self.engine_options.effort_profile)
 
     def dump_tokens(self, prompt: Prompt) -> None:
         """Print the prompt's tokens; opens no engine."""
