@@ -15,7 +15,7 @@ from apps import options
 from apps.backend import open_engine
 from apps.bench.frontier_logits import FrontierLogits
 from apps.bench.plot import write_chart
-from apps.bench.prompt import PromptSource, read_prompt
+from apps.bench.prompt import PromptSource
 from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
 from apps.console import say
 from shared.errors import UsageError
@@ -116,7 +116,7 @@ def bench(
         )
     )
     try:
-        tokens = read_prompt(source, engine, system)
+        tokens = source.read(engine, system)
         if len(tokens) < ctx_max:
             raise UsageError(f"the prompt has {len(tokens)} tokens, --ctx-max {ctx_max} needs that many")
         _run(engine, tokens, settings, allocated, csv, as_json, dump_frontier_logits_dir, quality)

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from apps.chat.prompt import read_prompt
 from shared.errors import UsageError
 from shared.session import Engine
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSource:
+    """Where the tokens come from: a file, and how it is read."""
+
     path: Path
     kind: Literal["text", "chat", "tokens"]
 
@@ -28,23 +31,13 @@ class PromptSource:
             raise UsageError("give exactly one of --prompt-file, --chat-prompt-file, --prompt-tokens")
         return given[0]
 
-
-def read_prompt(source: PromptSource, engine: Engine, system: str) -> list[int]:
-    """The prompt's token ids."""
-    from shared.text.messages import Message
-    from shared.text.template import render_chat
-
-    if source.kind == "tokens":
-        from apps.chat.prompt_source import read_token_file
-
-        return read_token_file(source.path, engine.shape.vocabulary_size)
-    try:
-        content = source.path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {source.path}: {error.strerror}") from error
-    if source.kind == "text":
-        return engine.tokenizer.encode_text(content)
-    messages = [Message("system", system)] if system else []
-    messages.append(Message("user", content.decode("utf-8", "replace")))
-    segments = render_chat(messages, None, effort="none", profile=engine.effort_profile)
-    return engine.tokenizer.encode_segments(segments)
+    def read(self, engine: Engine, system: str) -> list[int]:
+        """The token ids for `engine`. `system` is used for a chat message only."""
+        ids = self.path if self.kind == "tokens" else None
+        prompt = read_prompt(None, self.path if ids is None else None, ids, None)
+        assert prompt is not None
+        if self.kind == "chat":
+            return prompt.encode(
+                engine.tokenizer, system=system, effort="none", profile=engine.effort_profile
+            )
+        return prompt.as_written(engine.tokenizer)
