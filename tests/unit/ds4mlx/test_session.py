@@ -364,23 +364,42 @@ def test_memory_is_bounded_over_4000_steps() -> None:
 
 
 def test_steps_write_in_place() -> None:
-    """Of a big cache, no step makes a second copy, however tokens are submitted."""
+    """Of a big cache, no step makes a second copy, with look-ahead or without."""
     session = open_session(1 << 17)
     session.sync(TOKENS[:130])
     state = session._state
     largest = max(array.nbytes for array in state.arrays())
-
-    def submit_next(way: str) -> None:
-        picked = session.pick(GREEDY)
-        session.submit({"ahead": picked, "unread": 7}.get(way) or picked.value())
-
-    for way in ("ahead", "unread", "read"):
+    for look_ahead in (True, False):
         mx.synchronize()
         mx.clear_cache()
         before = mx.get_active_memory()
         mx.reset_peak_memory()
         for _ in range(9):
-            submit_next(way)
+            picked = session.pick(GREEDY)
+            session.submit(picked if look_ahead else picked.value())
         session.logits()
         assert mx.get_peak_memory() - before < largest / 2
     session.close()
+
+
+def test_a_step_is_built_while_the_last_one_runs_and_starts_when_it_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A buffer with a reader in flight would be copied by the write instead of written."""
+    session = synced(9)
+    calls: list[str] = []
+
+    def recorded(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*arguments: Any, **settings: Any) -> Any:
+            calls.append(name)
+            return original(*arguments, **settings)
+
+        monkeypatch.setattr(owner, name, call)
+
+    recorded(Model, "forward")
+    recorded(mx, "synchronize")
+    recorded(mx, "async_eval")
+    session.submit(1)
+    assert calls == ["forward", "synchronize", "async_eval"]
