@@ -3,9 +3,9 @@
 Told about line breaks, blanks, text and runs of backticks or tildes; answers whether the current place is in
 code. Knows nothing of tags, and never sees the bytes themselves.
 
-A fence opens at a line start with three or more backticks (none further on its line) or tildes and counts only
-if it closes at a line start with at least as many. An inline span runs from n backticks to the next n on the
-same line; a line break ends it unclosed, and then it was none.
+A fence opens at a line start with three or more backticks (none further on its line) or tildes and counts
+only if it closes at a line start with at least as many. An inline span runs from n backticks to the next n on
+the same line; a line break ends it unclosed, and then it was none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TICK: Final = ord("`")
 
 
 class Code(Enum):
-    """NONE: not in code. SURE: in code that is known to close. SPAN, FENCE: in code that may turn out none."""
+    """NONE: not in code. SURE: in code that is known to close. SPAN, FENCE: in code that may prove none."""
 
     NONE = "none"
     SURE = "sure"
@@ -64,7 +64,7 @@ class CodeSpans:
         self.line_blank = False
 
     def run(self, byte: int, count: int) -> None:
-        """`count` backticks or tildes; a run may arrive in pieces. Another byte's run must be settled before."""
+        """`count` backticks or tildes; a run may arrive in pieces. Another byte's run must be settled."""
         if not self._run:
             self._run_at_start = self.line_blank and self._indent <= _INDENT
             self._run_byte = byte

@@ -103,6 +103,11 @@ class CallWriter:
         self._in_bare_text = True
         self.lose()
 
+    def space(self, data: bytes) -> None:
+        """White space between tags; it matters only within text that stands there."""
+        if self._in_bare_text:
+            self._text += data
+
     def lose(self) -> None:
         if not self.lost:
             self.lost = True

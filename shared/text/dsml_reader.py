@@ -12,7 +12,7 @@ from typing import Final
 
 from shared.text.byte_source import ByteSource
 from shared.text.dsml_call import CallWriter, Emit
-from shared.text.dsml_tags import CANONICAL_WRAPPER, SPACE, Need, Tag, TagKind, block_tag
+from shared.text.dsml_tags import CANONICAL_WRAPPER, Need, Tag, TagKind, block_tag
 from shared.text.dsml_values import DecodeState, JsonBody, StringBody, Unescape, ValueReader
 from shared.text.messages import ToolCall, ToolSet
 
@@ -111,7 +111,7 @@ class BlockReader:
         start = match.end() if match else source.pos
         if self._delayed:
             return self._after_delayed(source, start, final)
-        source.take(start)
+        self._space(source.take(start))
         window = source.window
         if start == len(window):
             return False
@@ -152,6 +152,14 @@ class BlockReader:
         else:
             self._begin_value(tag)
         return True
+
+    def _space(self, data: bytes) -> None:
+        if self._foreign is not None:
+            return
+        if self._call:
+            self._call.space(data)
+        elif self.loose:
+            self.loose += data
 
     def _text(self, source: ByteSource, end: int) -> None:
         if self._wrapper is None and not self._call:

@@ -195,18 +195,21 @@ def plain_opener(data: bytes, pos: int, allowed: Callable[[str], bool]) -> Answe
     tag = plain_tag(data, pos)
     if not isinstance(tag, Tag):
         return tag
-    if tag.kind is TagKind.INVOKE:
-        return tag if tag.name is not None and allowed(tag.name) else None
-    if tag.kind is not TagKind.WRAPPER:
-        return None
-    after = pos + len(tag.raw)
+    if tag.kind is TagKind.WRAPPER:
+        return _wrapper_opener(data, pos, tag)
+    known = tag.kind is TagKind.INVOKE and tag.name is not None and allowed(tag.name)
+    return tag if known else None
+
+
+def _wrapper_opener(data: bytes, pos: int, wrapper: Tag) -> Answer:
+    after = pos + len(wrapper.raw)
     while after < len(data) and data[after] in SPACE:
         after += 1
     if after - pos > _OPENER_LIMIT:
         return None
     following = block_tag(data, after) if after < len(data) else Need.MORE
     if isinstance(following, Tag):
-        return tag if following.kind is TagKind.INVOKE and not following.closing else None
+        return wrapper if following.kind is TagKind.INVOKE and not following.closing else None
     return following
 
 

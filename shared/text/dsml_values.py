@@ -141,7 +141,7 @@ class JsonBody:
 
 
 class ValueReader:
-    """Reads a value after its opening tag. `closer` is the tag that ended it, None if a tag further out did."""
+    """Reads a value after its opening tag. `closer` is the tag that ended it, None if one further out did."""
 
     def __init__(self, opener: Tag, body: Body) -> None:
         self.closer: Tag | None = None
@@ -174,7 +174,7 @@ class ValueReader:
                 self._write(source, less + 1)
                 continue
             tag = value_closer(source.window, less, self._plain, final=final)
-            if tag is Need.MORE and not final:
+            if tag is Need.MORE:
                 self._partial = len(source.rest.replace(b" ", b""))
                 return False
             if not isinstance(tag, Tag):

@@ -7,7 +7,12 @@ channels.
 
 from __future__ import annotations
 
+from typing import Final
+
 from shared.text.dsml_tags import Need, stray_markup
+
+# No control string and no head of a marked tag is longer.
+_LONGEST: Final = 64
 
 
 class Suspended:
@@ -21,7 +26,13 @@ class Suspended:
 
     def try_add(self, text: bytes) -> bool:
         """Suspend `text`, which stands right before the next candidate, if all of it may begin markup."""
-        if len(text) > 64 or stray_markup(text, 0) is not Need.MORE:
+        if len(text) > _LONGEST:
+            return False
+        joined = self._parts[-1] + text if self._parts else b""
+        if joined and stray_markup(joined, 0) is Need.MORE:
+            self._parts[-1] = joined
+            return True
+        if stray_markup(text, 0) is not Need.MORE:
             return False
         self._parts.append(text)
         return True
