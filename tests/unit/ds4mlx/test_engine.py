@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.errors import ModelFileError
+from shared.model.memory import memory_plan
+from tests.support.golden import golden_json, tiny_q2
+
+mx = pytest.importorskip("mlx.core")
+
+from ds4mlx.engine import load  # noqa: E402
+from tests.support.mlx_models import engine  # noqa: E402
+
+
+def test_an_engine_describes_its_model() -> None:
+    whole = engine()
+    assert whole.backend == "mlx"
+    assert (whole.model_id, whole.quant_bits, whole.power.percent) == (0, 2, 100)
+    assert whole.shape.layer_count == 6
+    assert any("test shape" in note for note in whole.notes)
+    prompt = golden_json("prompts.json")["short"]
+    assert whole.tokenizer.vocabulary_size == whole.shape.vocabulary_size
+    assert len(prompt["ids"]) == 27
+
+
+def test_the_other_models_differ_where_they_should() -> None:
+    q4, pro = engine("tiny-q4"), engine("tiny-pro-q2")
+    assert (q4.quant_bits, pro.quant_bits, pro.model_id) == (4, 2, engine("tiny-pro-q2").shape.model_id)
+
+
+def test_the_memory_plan_counts_what_is_held() -> None:
+    whole = engine()
+    plan = whole.memory_plan(2048)
+    rows = {"weights": whole.weight_bytes, "prefill_chunk": whole.prefill_chunk}
+    assert plan == memory_plan(whole.shape, 2048, attention_row_bytes=2, **rows)
+    session = whole.open_session(2048)
+    held = session._state.nbytes  # type: ignore[attr-defined]
+    frontiers = sum(layer.frontier.nbytes for layer in session._state.layers if layer.frontier is not None)  # type: ignore[attr-defined]
+    assert held - frontiers == plan.raw + plan.compressed
+    assert engine(activation="float").memory_plan(2048).compressed > plan.compressed
+
+
+def test_loading_reports_its_progress() -> None:
+    seen: list[tuple[int, int]] = []
+    whole = load(tiny_q2(), progress=lambda done, total: seen.append((done, total)), load="copy", power=50)
+    assert seen == [(layer, 6) for layer in range(7)]
+    assert whole.power.percent == 50
+    whole.close()
+    assert whole.open_session(8).sync([1, 2]) == (0, 2)
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "not.gguf"
+    path.write_bytes(b"nothing of the kind" * 9)
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+def test_importing_the_engine_imports_no_array_library() -> None:
+    code = "import sys, ds4mlx.engine; sys.exit('mlx.core' in sys.modules)"
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+def test_a_chosen_chunk_reaches_the_session() -> None:
+    whole = engine(prefill_chunk=32)
+    assert whole.memory_plan(400).prefill_chunk == 32
