@@ -1,5 +1,6 @@
 """Writing files: round trips, what the `gguf` package makes of them, and what is left after a failure."""
 
+import itertools
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,6 +149,11 @@ def test_the_gguf_package_reads_what_we_write(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[list[MetadataEntry], list[TensorData], str]] = {
     "too few bytes": ([], [TensorData("t", TensorType.F32, (2,), bytes(7))], "8 bytes but was given only 7"),
     "too many bytes": ([], [TensorData("t", TensorType.F32, (2,), bytes(9))], "8 bytes but was given more"),
+    "endless bytes": (
+        [],
+        [TensorData("t", TensorType.F32, (2,), itertools.repeat(bytes(5)))],
+        "8 bytes but was given more",
+    ),
     "tensor twice": ([], [TensorData("t", TensorType.F32, (1,), bytes(4))] * 2, "a tensor occurs twice"),
     "key twice": ([("k", ValueType.UINT8, 1)] * 2, [], "a metadata key occurs twice"),
     "out of range": ([("k", ValueType.UINT8, 256)], [], "256 is no UINT8"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.errors import ModelFileError, UsageError
+from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType, ValueType
 from shared.gguf.writer import ArrayValue, MetadataEntry, TensorData, encode_header
 from shared.model.known_shapes import FLASH, FLASH_4_EXPERT, PREFIX, PRO
@@ -55,6 +56,13 @@ def test_the_golden_models(path, model_id: int, bits: int, layers: int) -> None:
 def test_a_file_without_weights_lists_what_it_lacks() -> None:
     error = refused(GOLDEN / "tokenizer-only.gguf")
     assert str(error).endswith("(and 29 more problems)")
+
+
+def test_a_refused_file_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(GgufFile, "close", lambda gguf: closed.append(gguf.path.name))
+    refused(GOLDEN / "tokenizer-only.gguf")
+    assert closed == ["tokenizer-only.gguf"]
 
 
 def test_the_summary(tmp_path: Path) -> None:
@@ -109,6 +117,24 @@ def test_the_effort_profile(tmp_path: Path, file_name: str, name: str, asked: st
     path = write_hollow(tmp_path / file_name, metadata_of(SMALL, name=name), tensors_of(SMALL))
     with open_model(path, effort_profile=asked) as model:
         assert model.effort_profile == profile
+
+
+def test_only_general_texts_tell_the_effort_profile(tmp_path: Path) -> None:
+    note: MetadataEntry = ("quantize.note", ValueType.STRING, "made on 0801")
+    with open_model(
+        write_hollow(tmp_path / "a.gguf", [*metadata_of(SMALL), note], tensors_of(SMALL))
+    ) as model:
+        assert model.effort_profile == "preview"
+
+
+def test_the_context_limit_is_the_files_or_that_of_the_rope_scaling(tmp_path: Path) -> None:
+    key = f"{PREFIX}context_length"
+    metadata = without(metadata_of(SMALL), key)
+    path = write_hollow(tmp_path / "a.gguf", [*metadata, (key, ValueType.UINT32, 4096)], tensors_of(SMALL))
+    with open_model(path) as model:
+        assert model.context_limit == 4096
+    with open_model(write_hollow(path, metadata, tensors_of(SMALL))) as model:
+        assert model.context_limit == 16 * 65536
 
 
 def test_an_unknown_effort_profile_is_a_usage_error() -> None:
