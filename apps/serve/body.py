@@ -89,11 +89,14 @@ class BodyLimit:
             "status": response.status_code,
             "headers": response.raw_headers,
         }
-        drained = asyncio.ensure_future(_drain(receive))
+        body_over = asyncio.Event()
+        drained = asyncio.ensure_future(_drain(receive, body_over))
         try:
             await send(start)
             await send({"type": "http.response.body", "body": response.body, "more_body": True})
-            await asyncio.wait({drained}, timeout=self._timing.refusal_linger)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.refusal_linger):
+                    await body_over.wait()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             await asyncio.wait({drained}, timeout=self._timing.refusal_linger)
         finally:
@@ -102,6 +105,9 @@ class BodyLimit:
                 await drained
 
 
-async def _drain(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _drain(receive: Receive, body_over: asyncio.Event) -> None:
+    """Drop messages until the client has left; says when the body is over."""
+    while (message := await receive())["type"] != "http.disconnect":
+        if not message.get("more_body", False):
+            body_over.set()
+    body_over.set()

@@ -80,7 +80,8 @@ class _Fragile(ScriptedEngine):
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_unforeseen_fault_is_one_log_line_and_costs_one_request(stream: bool) -> None:
     body = {"model": "deepseek-chat", "messages": _HELLO}
-    with serve_engine(lambda: _Fragile(parse_script('{"turns": [{"pieces": ["ok"]}]}'))) as server:
+    engine = _Fragile(parse_script('{"turns": [{"pieces": ["ok"]}]}'))
+    with serve_engine(lambda: engine) as server:
         url = f"{server.url}/v1/chat/completions"
         broken = httpx.post(url, json=body | {"stream": stream})
         healthy = httpx.post(url, json=body)
@@ -89,6 +90,7 @@ def test_an_unforeseen_fault_is_one_log_line_and_costs_one_request(stream: bool)
     assert "internal error" in broken.text
     assert "secret" not in broken.text
     assert healthy.json()["choices"][0]["message"]["content"] == "ok"
+    assert next(entry.call for entry in engine.journal.entries) == "invalidate"
     assert log.count("internal error: RuntimeError: device lost") == 1
 
 

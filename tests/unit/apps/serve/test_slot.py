@@ -155,7 +155,10 @@ def test_a_visible_state_is_forgotten_by_the_next_turn() -> None:
     first = _request(_FIRST, "high")
     talk.turn(first, *_letters("hm"), _THINK_END, *_letters("ok"))
     talk.slot.remember_visible(first, "ok")
-    talk.turn(_request([Message("user", "title?")]), *_letters("x"))
+    live = talk.session.position
+    title = _request([Message("user", "title?")])
+    talk.turn(title, *_letters("x" * (live - len(title.tokens))))
+    assert talk.session.position == live
     second = _request([*_FIRST, Message("assistant", "ok"), Message("user", "more")], "high")
     assert talk.turn(second) == ("none", 0)
 
