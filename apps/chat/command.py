@@ -5,15 +5,21 @@ Owns option names and their contradictions; the work lies in the modules that it
 
 from __future__ import annotations
 
+import io
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from apps import options
 from apps.threads import limit_threads
 from shared.errors import UsageError
+
+if TYPE_CHECKING:
+    from apps.chat.prompt import Prompt
+    from apps.chat.run import Run
 
 _PROMPT, _DIAGNOSTICS = "Prompt", "Diagnostics"
 
@@ -128,28 +134,8 @@ def chat(
         threads=threads,
         power=power,
     )
-    work = [
-        name
-        for name, wanted in (
-            ("--inspect", inspect),
-            ("--dump-tokens", dump_tokens),
-            ("--dump-logits/--dump-logprobs", dump_logits or dump_logprobs),
-            ("--perplexity-file", perplexity_file),
-        )
-        if wanted
-    ]
-    if len(work) > 1:
-        raise UsageError(f"{' and '.join(work)} are different runs: ask for one of them")
-
-    from apps.chat.prompt import read_prompt
-
-    needs_prompt = not (inspect or perplexity_file)
-    piped = sys.stdin.buffer if needs_prompt and not sys.stdin.isatty() else None
-    source = read_prompt(prompt, prompt_file, prompt_tokens, piped)
-    if not needs_prompt and source is not None:
-        raise UsageError(f"{work[0]} takes no prompt")
-    if work and needs_prompt and source is None:
-        raise UsageError(f"{work[0]} needs a prompt: -p TEXT, --prompt-file or --prompt-tokens")
+    wanted = _Examination(inspect, dump_tokens, dump_logits, dump_logprobs, logprobs_top_k, perplexity_file)
+    source = _prompt(wanted.kind(), prompt, prompt_file, prompt_tokens)
 
     from apps.chat.run import Run
     from shared.sampling import Sampling
@@ -163,15 +149,67 @@ def chat(
         seed=seed,
         trace=trace,
     )
-    if inspect:
+    _start(run, wanted, source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Examination:
+    """The diagnostics that were asked for instead of an answer."""
+
+    inspect: bool
+    tokens: bool
+    logits: Path | None
+    logprobs: Path | None
+    top_k: int
+    perplexity: Path | None
+
+    def kind(self) -> str | None:
+        """The option that decides the kind of run; None for an ordinary one. Raises UsageError for two."""
+        wanted = {
+            "--inspect": self.inspect,
+            "--dump-tokens": self.tokens,
+            "--dump-logits": self.logits is not None,
+            "--dump-logprobs": self.logprobs is not None,
+            "--perplexity-file": self.perplexity is not None,
+        }
+        kinds = [name for name, given in wanted.items() if given]
+        if len(kinds) > 1 and kinds != ["--dump-logits", "--dump-logprobs"]:
+            raise UsageError(f"{' and '.join(kinds)} are different runs: ask for one of them")
+        return kinds[0] if kinds else None
+
+
+def _prompt(
+    kind: str | None, text: str | None, text_file: Path | None, tokens_file: Path | None
+) -> Prompt | None:
+    """The prompt of a run of this kind, if it has one. Raises UsageError."""
+    from apps.chat.prompt import read_prompt
+
+    takes_prompt = kind not in ("--inspect", "--perplexity-file")
+    prompt = read_prompt(text, text_file, tokens_file, _piped_input() if takes_prompt else None)
+    if prompt is not None and not takes_prompt:
+        raise UsageError(f"{kind} takes no prompt")
+    if prompt is None and takes_prompt and kind is not None:
+        raise UsageError(f"{kind} needs a prompt: -p TEXT, --prompt-file or --prompt-tokens")
+    return prompt
+
+
+def _start(run: Run, wanted: _Examination, prompt: Prompt | None) -> None:
+    if wanted.inspect:
         run.inspect()
-    elif dump_tokens and source is not None:
-        run.dump_tokens(source)
-    elif perplexity_file is not None:
-        run.perplexity(perplexity_file)
-    elif source is not None and (dump_logits is not None or dump_logprobs is not None):
-        run.dump(source, logits=dump_logits, logprobs=dump_logprobs, top_k=logprobs_top_k)
-    elif source is not None:
-        run.one_shot(source)
-    else:
+    elif wanted.perplexity is not None:
+        run.perplexity(wanted.perplexity)
+    elif prompt is None:
         run.interactive()
+    elif wanted.tokens:
+        run.dump_tokens(prompt)
+    elif wanted.logits is not None or wanted.logprobs is not None:
+        run.dump(prompt, logits=wanted.logits, logprobs=wanted.logprobs, top_k=wanted.top_k)
+    else:
+        run.one_shot(prompt)
+
+
+def _piped_input() -> BinaryIO | None:
+    """Standard input if it is something other than a terminal; closed, it counts as empty."""
+    if sys.stdin is None:
+        return io.BytesIO()
+    return None if sys.stdin.isatty() else sys.stdin.buffer

@@ -14,7 +14,7 @@ from apps.chat import dumps
 from apps.chat.interrupt import Interrupt
 from apps.chat.perplexity import perplexity
 from apps.chat.prefill_progress import PrefillProgress
-from apps.chat.prompt import Prompt, read_file
+from apps.chat.prompt import Prompt
 from apps.chat.settings import ChatSettings
 from shared.session import Engine
 from shared.text.tokenizer import Tokenizer
@@ -57,9 +57,9 @@ def write_dumps(
             dumps.write_lines(wanted.logprobs, lines)
 
 
-def print_perplexity(engine: Engine, text_file: Path, settings: ChatSettings, *, err: Console) -> None:
-    """Score the raw text of a file and print the one line. Raises Cancelled."""
-    tokens = engine.tokenizer.encode_text(read_file(text_file))
+def print_perplexity(engine: Engine, text: bytes, settings: ChatSettings, *, err: Console) -> None:
+    """Score a raw text and print the one line. Raises Cancelled."""
+    tokens = engine.tokenizer.encode_text(text)
     with closing(engine.open_session(settings.context)) as session, Interrupt() as interrupt:
         progress = PrefillProgress(err, prompt_tokens=len(tokens), chunk=4096, verb="score")
         result = perplexity(

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from apps.backend import open_engine, open_tokenizer
 from apps.chat.answer import Answerer
-from apps.chat.prompt import Prompt
+from apps.chat.prompt import Prompt, read_file
 from apps.chat.settings import ChatSettings
 from apps.chat.trace import Trace
 from apps.console import console, say, sayer
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
 from apps.startup import context_line, engine_notes, thinking_line
+from shared.errors import UsageError
 from shared.sampling import Sampling
 from shared.session import Engine
 from shared.text.effort import Effort, resolve_effort
@@ -56,13 +57,17 @@ class Run:
         """Score a text."""
         from apps.chat.diagnostics import print_perplexity
 
+        text = read_file(text_file)
         with self._engine() as engine:
-            print_perplexity(engine, text_file, self._settings(engine), err=console())
+            print_perplexity(engine, text, self._settings(engine), err=console())
 
     def dump(self, prompt: Prompt, *, logits: Path | None, logprobs: Path | None, top_k: int) -> None:
         """Write dump files."""
         from apps.chat.diagnostics import Dumps, write_dumps
 
+        for path in (logits, logprobs):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise UsageError(f"cannot write {path}: there is no such folder")
         with self._engine() as engine:
             wanted = Dumps(logits=logits, logprobs=logprobs, top_k=top_k)
             write_dumps(

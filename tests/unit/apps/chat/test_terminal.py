@@ -1,0 +1,152 @@
+"""The interactive chat on a real (pseudo) terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support.golden import GOLDEN
+from tests.support.scripts import script_file, turn
+
+PATIENCE = 30  # seconds until a test gives up; nothing waits that long unless it fails
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_]|\][^\x07]*\x07)")
+
+
+class Terminal:
+    """`ds4` on a pseudo terminal: type, and wait for text."""
+
+    def __init__(self, script, *arguments, **environment):
+        self._master, slave = pty.openpty()
+        command = [sys.executable, "-m", "apps.cli", "--script", str(script), "--nothink", *arguments]
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=GOLDEN.parents[1],
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
+        )
+        os.close(slave)
+        self.raw = ""
+        self._seen = 0
+
+    def type(self, keys):
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, text):
+        """Wait until `text` comes, and return what was shown up to it since the last wait."""
+        end = time.monotonic() + PATIENCE
+        while (found := self._shown.find(text, self._seen)) < 0:
+            ready, _, _ = select.select([self._master], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"waited for {text!r}, saw {self._shown[self._seen :]!r}"
+            self.raw += os.read(self._master, 65536).decode("utf-8", "replace")
+        shown = self._shown[self._seen : found + len(text)]
+        self._seen = found + len(text)
+        return shown
+
+    @property
+    def _shown(self):
+        return _ESCAPES.sub("", self.raw).replace("\r", "")
+
+    def wait_for_end(self):
+        while True:
+            try:
+                data = os.read(self._master, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            self.raw += data.decode("utf-8", "replace")
+        return self.process.wait(PATIENCE)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    opened = []
+
+    def open_terminal(*turns, arguments=(), environment=None, **script):
+        path = script_file(tmp_path, *turns, **script)
+        opened.append(Terminal(path, *arguments, **(environment or {})))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+def test_a_conversation(terminal, tmp_path):
+    chat = terminal(turn("Hello there."), turn("Second."))
+    shown = chat.wait_for("ds4>")
+    assert "/help" in shown
+    assert "thinking off" in shown
+    chat.type("hi\r")
+    shown = chat.wait_for("ds4>")
+    assert "Hello there." in shown
+    assert "t/s, generation: " in shown
+    chat.type("/ctx abc\r")
+    chat.wait_for("/ctx needs a positive number")
+    chat.wait_for("ds4>")
+    chat.type("again\r")
+    chat.wait_for("Second.")
+    chat.wait_for("ds4>")
+    chat.type("\x04")
+    assert chat.wait_for_end() == 0
+    assert "Traceback" not in chat.raw
+    assert '"again"' in (tmp_path / "history").read_text()
+
+
+def test_ctrl_c_stops_an_answer_drops_a_line_and_never_leaves(terminal):
+    chat = terminal(turn(*("word " * 200).split(" "), piece_delay_s=0.05), turn("Next."))
+    chat.wait_for("ds4>")
+    chat.type("one\r")
+    chat.wait_for("wordword")
+    chat.type("\x03")
+    chat.wait_for("interrupted: the partial answer stays")
+    chat.wait_for("ds4>")
+    chat.type("half a li\x03")
+    chat.wait_for("ds4>")
+    chat.type("two\r")
+    chat.wait_for("Next.")
+    chat.wait_for("ds4>")
+    chat.type("/quit\r")
+    assert chat.wait_for_end() == 0
+
+
+def test_ctrl_c_cancels_a_prefill(terminal):
+    slow = turn("A", prefill_s_per_1000_tokens=3.0)
+    chat = terminal(slow, turn("B"), prefill_chunk=16)
+    chat.wait_for("ds4>")
+    chat.type("x" * 3000 + "\r")
+    chat.wait_for("prefill 30")
+    chat.process.send_signal(signal.SIGINT)
+    chat.wait_for("interrupted: the message was not sent")
+    chat.wait_for("ds4>")
+    chat.type("/quit\r")
+    assert chat.wait_for_end() == 0
+
+
+@pytest.mark.parametrize(("environment", "dim"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_thinking_is_dim_unless_colour_is_off(terminal, environment, dim):
+    chat = terminal(turn("Hm.", "</think>", "Yes."), turn("Hm.", "</think>", "Yes."), environment=environment)
+    chat.wait_for("ds4>")
+    chat.type("/think\r")
+    chat.wait_for("thinking on")
+    chat.wait_for("ds4>")
+    chat.type("hi\r")
+    shown = chat.wait_for("t/s, generation: ")
+    assert "Hm.\nYes.\n" in shown
+    assert ("\x1b[90mHm." in chat.raw) is dim
+    assert ("\x1b[36m" in chat.raw) is dim

@@ -1,0 +1,87 @@
+"""What `ds4 doctor` reports, and when its exit code is 1."""
+
+import json
+
+import pytest
+
+from apps import cli, doctor
+from tests.support.golden import tiny_q2
+
+
+@pytest.fixture(autouse=True)
+def working_directory(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
+def _report(capsys, *arguments):
+    code = cli.main(["doctor", "--json", *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_healthy_machine(capsys):
+    code, report = _report(capsys, "-m", str(tiny_q2()), "--ctx", "4096")
+    assert code == 0
+    assert report["ok"] is True
+    assert set(report["backends"]) == {"mlx", "cuda", "reference", "scripted"}
+    assert report["backends"]["reference"]["ok"] is True
+    assert "not part of this version" in report["backends"]["cuda"]["text"]
+    assert report["packages"]["versions"]["numpy"]
+    assert report["model"]["path"] == str(tiny_q2())
+    plan = report["memory_plan"]
+    parts = plan["weight_bytes"] + plan["raw_bytes"] + plan["compressed_bytes"] + plan["scratch_bytes"]
+    assert (plan["context"], plan["total_bytes"]) == (4096, parts)
+    assert report["disk"]["free_bytes"] > 0
+    assert report["memory"]["usable_bytes"] < report["memory"]["physical_bytes"]
+
+
+def test_without_a_model_file_the_built_in_one_is_named(capsys):
+    code, report = _report(capsys)
+    assert code == 0
+    assert "ds4 pull q2-imatrix" in report["model"]["text"]
+
+
+@pytest.mark.parametrize("content", [None, b"nonsense"])
+def test_a_bad_model_file_is_a_problem(capsys, tmp_path, content):
+    path = tmp_path / "x.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    code, report = _report(capsys, "-m", str(path))
+    assert (code, report["ok"], report["model"]["ok"]) == (1, False, False)
+    assert "\n" not in report["model"]["text"]
+    assert "memory_plan" not in report
+
+
+def test_a_plan_that_does_not_fit_is_a_problem(capsys):
+    arguments = ("-m", str(tiny_q2()), "--ctx", "1000000", "--simulate-memory", "1GB")
+    code, report = _report(capsys, *arguments)
+    assert (code, report["memory_plan"]["ok"]) == (1, False)
+    assert "use --ctx" in report["memory_plan"]["text"]
+    assert "simulated" in report["memory"]["text"]
+
+
+def test_for_people_one_line_per_finding(capsys, monkeypatch):
+    monkeypatch.setattr(
+        doctor,
+        "examine",
+        lambda *_: iter(
+            [
+                doctor.Finding("python", True, "3.13.1", {}),
+                doctor.Finding("memory plan", False, "too large", {}),
+                doctor.Finding("disk", None, "1 GiB free", {}),
+            ]
+        ),
+    )
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().out == (
+        "python       ok       3.13.1\nmemory plan  PROBLEM  too large\ndisk         -        1 GiB free\n"
+    )
+
+
+def test_a_backend_that_is_installed_but_broken_is_a_problem(monkeypatch):
+    import sys
+
+    monkeypatch.setattr(doctor, "why_unavailable", lambda name: None)
+    monkeypatch.setitem(sys.modules, "mlx.core", None)
+    (finding,) = [f for f in doctor._backends() if f.name == "backend mlx"]
+    assert finding.ok is False
+    assert finding.text.startswith("MLX is installed but does not start: ")
