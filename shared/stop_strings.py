@@ -88,7 +88,7 @@ class _Pattern:
         self.reached = self._step(self.reached, byte)
         if self.reached < len(self.stop):
             return False
-        self.reached = self._shorter[self.reached]
+        self.reached = 0  # a further match of the same string would only begin later
         return True
 
     def _step(self, reached: int, byte: int) -> int:

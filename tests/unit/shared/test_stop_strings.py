@@ -64,6 +64,8 @@ def test_a_longer_string_that_began_earlier_is_waited_for() -> None:
     assert (watch.feed(b"d"), watch.matched) == (b"", "abcd")
     assert run(["bc", "abcd"], [b"xabce"]) == (b"xa", "bc")
     assert run(["bc", "abcd"], [b"xabc"]) == (b"xa", "bc")
+    # What completes while waiting does not take the place of what began before it.
+    assert run(["bc", "abcdx", "d", "bcd"], [b"abcde"]) == (b"a", "bc")
 
 
 def test_empty_strings_are_ignored() -> None:

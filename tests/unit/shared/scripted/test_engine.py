@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shared.errors import Cancelled, EngineFault, PayloadError, UsageError
@@ -170,6 +171,26 @@ def test_a_slow_prefill_step_can_be_cancelled() -> None:
         live.sync([1] * 200, cancelled=lambda: clock.now > 150)
     assert live.position == 100
     assert clock.now < 151
+
+
+def test_a_prefill_cancelled_at_once_does_not_stall() -> None:
+    clock = FakeClock()
+    live = scripted({"pieces": [], "prefill_block_s": 9.0}, clock=clock).open_session(100)
+    with pytest.raises(Cancelled):
+        live.sync(PROMPT, cancelled=lambda: True)
+    assert clock.slept == []
+
+
+def test_a_piece_taken_token_by_token_is_delayed_once() -> None:
+    clock = FakeClock()
+    live = scripted({"pieces": ["abc"], "piece_delay_s": 1.0}, clock=clock).open_session(100)
+    live.sync(PROMPT)
+    everything = np.ones(live.logits().size, dtype=bool)
+    for letter in b"abc":
+        picked = live.pick(GREEDY, allowed=everything)
+        assert picked.tokens() == [letter]
+        live.submit(picked)
+    assert clock.now == 1.0
 
 
 def test_slow_saves() -> None:
