@@ -178,6 +178,14 @@ def test_refuses_a_wrong_header_word(word: int, value: int, message: str) -> Non
         read(bytes(content), layout_of())
 
 
+def test_refuses_a_session_without_tokens() -> None:
+    content = bytearray(payload_of(random_state(TOY, 300), layout_of()))
+    for word in (7, 12):
+        struct.pack_into("<I", content, 4 * word, 0)
+    with pytest.raises(PayloadError, match="holds no tokens"):
+        read(bytes(content), layout_of())
+
+
 def test_a_ring_smaller_than_the_saved_window_is_refused() -> None:
     content = payload_of(random_state(TOY, 300), layout_of())
     with pytest.raises(PayloadError, match="window rows"):
