@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-_SLICE: Final = 4096
+_SLICE: Final = 1024
 
 
 class ByteSource:

@@ -74,15 +74,16 @@ class BlockReader:
         whole = bool(self.calls) and not self.lost and not self._call and not self.open_at_end
         return whole and (self.done or self._wrapper is None)
 
-    def step(self, source: ByteSource, final: bool) -> None:
-        """Read what the window allows; `final` says that the end token follows it."""
+    def step(self, source: ByteSource, final: bool) -> bool:
+        """Read what the window allows; `final`: the end token follows it. Returns whether the block is done."""
         while not self.done:
             if self._value:
                 if not self._value.step(source, final):
-                    return
+                    break
                 self._end_value(self._value.closer)
             elif not self._between(source, final):
-                return
+                break
+        return self.done
 
     def finish(self, source: ByteSource, ended: bool) -> None:
         """The turn ends, by the end token (`ended`) or by anything else."""

@@ -5,6 +5,7 @@ One stream of these events feeds the terminal, the HTTP dialects and the agent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,3 +61,41 @@ TurnEvent = ThinkingDelta | TextDelta | ToolStart | ToolArguments | ToolEnd | To
 EndCause = Literal["eos", "length", "stop", "tool", "cancelled"]
 # What a client is told.
 FinishReason = Literal["stop", "length", "tool_calls"]
+
+
+def joined(events: Iterable[TurnEvent]) -> list[TurnEvent]:
+    """The same events with neighbouring deltas of one kind made one."""
+    result: list[TurnEvent] = []
+    pieces: list[str] = []
+    for event in events:
+        last = result[-1] if result else None
+        if type(event) is not type(last) or not _continues(last, event):
+            _close(result, pieces)
+            result.append(event)
+        pieces.append(_piece(event))
+    _close(result, pieces)
+    return result
+
+
+def _continues(last: TurnEvent | None, event: TurnEvent) -> bool:
+    if isinstance(last, ToolArguments) and isinstance(event, ToolArguments):
+        return last.index == event.index
+    return isinstance(event, ThinkingDelta | TextDelta)
+
+
+def _piece(event: TurnEvent) -> str:
+    if isinstance(event, ToolArguments):
+        return event.fragment
+    return event.text if isinstance(event, ThinkingDelta | TextDelta) else ""
+
+
+def _close(result: list[TurnEvent], pieces: list[str]) -> None:
+    """Give the last event everything that was said in its kind."""
+    if len(pieces) > 1:
+        last = result[-1]
+        text = "".join(pieces)
+        if isinstance(last, ToolArguments):
+            result[-1] = ToolArguments(last.index, text)
+        elif isinstance(last, ThinkingDelta | TextDelta):
+            result[-1] = type(last)(text)
+    pieces.clear()

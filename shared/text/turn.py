@@ -18,7 +18,7 @@ from shared.text.channel_output import ChannelOutput
 from shared.text.dsml_reader import BlockReader
 from shared.text.dsml_tags import Tag
 from shared.text.dsml_values import DecodeState, Unescape
-from shared.text.events import EndCause, FinishReason, TextDelta, ThinkingDelta, TurnEvent
+from shared.text.events import EndCause, FinishReason, TextDelta, ThinkingDelta, TurnEvent, joined
 from shared.text.messages import ToolCall, ToolSet
 
 __all__ = ["NOTICE", "DecodeState", "Turn"]
@@ -134,16 +134,23 @@ class Turn:
         return self._taken()
 
     def _taken(self) -> list[TurnEvent]:
-        events = list(self._events)
+        events = joined(self._events)
         self._events.clear()
         return events
 
     def _pump(self) -> None:
         """Let the current mode read until nothing is left that it could read."""
+        source = self._source
+        source.load()
         while self._mode is not _Mode.DONE:
-            before = (self._mode, self._source.window, self._source.pos)
-            self._step(self._final and self._source.exhausted)
-            if before == (self._mode, self._source.window, self._source.pos) and not self._source.load():
+            before = (self._mode, source.window, source.pos)
+            self._step(self._final and source.exhausted)
+            stuck = before == (self._mode, source.window, source.pos)
+            if (
+                (stuck or source.pos == len(source.window))
+                and not source.load()
+                and (stuck or not self._final)
+            ):
                 return
 
     def _step(self, final: bool) -> None:
@@ -190,8 +197,7 @@ class Turn:
 
     def _tool_step(self, final: bool) -> None:
         assert self._reader is not None
-        self._reader.step(self._source, final and self._cause == "eos")
-        if self._reader.done:
+        if self._reader.step(self._source, final and self._cause == "eos"):
             self._end_tool()
 
     def _end_tool(self) -> None:
@@ -220,15 +226,14 @@ class Turn:
     def _read_held(self, final: bool) -> None:
         source, reader = self._source, self._reader
         assert reader is not None
-        if not reader.done:
-            reader.step(source, final and self._cause == "eos")
-            if reader.done:
-                source.stop_record()
-                if not reader.complete or self._close_known:
-                    self._return_block()
-                    return
         if reader.done:
             self._after += source.take(len(source.window))
+        elif reader.step(source, final and self._cause == "eos"):
+            source.stop_record()
+            if not reader.complete or self._close_known:
+                self._return_block()
+            else:
+                self._after += source.take(len(source.window))
 
     def _take_back(self, offset: int) -> None:
         """`</think>` stands `offset` bytes behind the window's position, or before it if negative."""

@@ -74,7 +74,7 @@ def test_block_in_thinking_that_closes_is_reasoning_without_tags() -> None:
 
 
 def test_incomplete_block_in_thinking_is_reasoning() -> None:
-    for text in (BASH[:-55], BASH.removesuffix("</｜DSML｜invoke>\n</｜DSML｜tool_calls>")):
+    for text in (BASH[:-50], BASH.removesuffix("</｜DSML｜invoke>\n</｜DSML｜tool_calls>")):
         turn = run("plan\n\n" + text, thinking=True).turn
         assert turn.calls == []
         assert (turn.content, turn.finish_reason) == ("", "stop")
