@@ -23,8 +23,7 @@ def test_q8_0_ties_go_to_even() -> None:
     np.testing.assert_array_equal(round_q8_0(values)[:4], [127, 0, 2, -2])
 
 
-def test_q8_k_maps_the_first_largest_value_to_minus_127() -> None:
-    """With a positive largest value the scale is negative and +127 codes are cut, not -127 ones."""
+def test_q8_k_keeps_the_largest_value_of_either_sign() -> None:
     values = np.zeros(256, np.float32)
     values[3], values[7] = 2.0, -2.0
     rounded = round_q8_k(values)
