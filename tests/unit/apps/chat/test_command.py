@@ -107,7 +107,7 @@ def test_contradictions_are_one_line_and_exit_code_2(ds4, arguments, line):
         "--backend tpu",
         "--logprobs-top-k 129",
         "--effort none",
-    ],  # fmt: skip
+    ],
 )
 def test_bad_values_are_one_line_and_exit_code_2(ds4, arguments):
     code, out, err = ds4("-p", "a", *arguments.split())
