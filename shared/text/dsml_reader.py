@@ -75,7 +75,7 @@ class BlockReader:
         return whole and (self.done or self._wrapper is None)
 
     def step(self, source: ByteSource, final: bool) -> bool:
-        """Read what the window allows; `final`: the end token follows it. Returns whether the block is done."""
+        """Read what the window allows; `final`: the end token follows it. True: the block is done."""
         while not self.done:
             if self._value:
                 if not self._value.step(source, final):
