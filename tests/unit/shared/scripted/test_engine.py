@@ -73,6 +73,12 @@ def test_match_looks_at_the_last_message() -> None:
     assert ask(live, "a title again") == "title!"  # nothing unused is left: what fits repeats
 
 
+def test_match_ignores_earlier_messages_and_answers() -> None:
+    live = scripted(["plain"], {"pieces": ["matched"], "match": "word"}).open_session(1000)
+    live.sync([*b"word", USER, *b"word", ASSISTANT, *b"so", USER, *b"hello", ASSISTANT, *b"word", THINK])
+    assert said(live) == "plain"
+
+
 def test_match_that_never_occurs_is_not_served() -> None:
     live = scripted({"pieces": ["secret"], "match": "xyz"}).open_session(1000)
     assert ask(live) == ""

@@ -120,6 +120,13 @@ def test_mask_narrows_to_the_alternative_that_fits_what_was_emitted() -> None:
     assert bytes(live.tokens[len(PROMPT) :]) == b'{"a"}' or bytes(live.tokens[len(PROMPT) :]) == b"Sure"
 
 
+def test_logits_rank_alternatives_in_their_order() -> None:
+    live = session([{"text": "ab", "else": ["x", "ac"]}])
+    live.sync(PROMPT)
+    assert choose(live.logits(), GREEDY) == ord("a")
+    assert choose(live.logits(), GREEDY, 0.0, allow("xz")) == ord("x")
+
+
 def test_mask_without_an_allowed_alternative_fails_the_turn() -> None:
     live = session([{"text": "a", "else": ["b"]}])
     live.sync(PROMPT)
