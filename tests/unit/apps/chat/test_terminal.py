@@ -4,7 +4,6 @@ import os
 import pty
 import re
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -18,12 +17,21 @@ PATIENCE = 30  # seconds until a test gives up; nothing waits that long unless i
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_]|\][^\x07]*\x07)")
 
 
+# Run in a new session: it makes the terminal its own first, so that a typed Ctrl+C reaches it.
+DS4 = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from apps.cli import main
+sys.exit(main())
+"""
+
+
 class Terminal:
     """`ds4` on a pseudo terminal: type, and wait for text."""
 
     def __init__(self, script, *arguments, **environment):
         self._master, slave = pty.openpty()
-        command = [sys.executable, "-m", "apps.cli", "--script", str(script), "--nothink", *arguments]
+        command = [sys.executable, "-c", DS4, "--script", str(script), "--nothink", *arguments]
         self.process = subprocess.Popen(
             command,
             stdin=slave,
@@ -126,12 +134,12 @@ def test_ctrl_c_stops_an_answer_drops_a_line_and_never_leaves(terminal, tmp_path
 
 
 def test_ctrl_c_cancels_a_prefill(terminal):
-    slow = turn("A", prefill_s_per_1000_tokens=3.0)
+    slow = turn("A", prefill_s_per_1000_tokens=20.0)
     chat = terminal(slow, turn("B"), prefill_chunk=16)
     chat.wait_for("ds4>")
-    chat.type("x" * 3000 + "\r")
-    chat.wait_for("prefill 30")
-    chat.process.send_signal(signal.SIGINT)
+    chat.type("x" * 300 + "\r")
+    chat.wait_for("prefill 3")
+    chat.type("\x03")
     chat.wait_for("interrupted: the message was not sent")
     chat.wait_for("ds4>")
     chat.type("/quit\r")
