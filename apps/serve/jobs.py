@@ -79,10 +79,15 @@ class JobPhase(Enum):
 
 
 class EventChannel:
-    """Events from one worker thread to one task of an event loop, in order, never blocking the sender."""
+    """Events from one worker thread to one task of an event loop, in order, never blocking the sender.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    `eager`: pieces of the answer wake the receiver; otherwise they wait for the next event of another
+    kind, which spares two threads a switch for every token.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, eager: bool) -> None:
         self._loop = loop
+        self._eager = eager
         self._events: deque[JobEvent] = deque()
         self._lock = threading.Lock()
         self._ready = asyncio.Event()
@@ -93,7 +98,7 @@ class EventChannel:
         """From any thread."""
         with self._lock:
             self._events.append(event)
-            if self._wake_sent:
+            if self._wake_sent or (isinstance(event, Emitted) and not self._eager):
                 return
             self._wake_sent = True
         try:

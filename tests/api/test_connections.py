@@ -6,6 +6,7 @@ import dataclasses
 import json
 import socket
 import threading
+from contextlib import ExitStack, closing
 from typing import Any
 
 import httpx
@@ -40,9 +41,9 @@ def _content(answer: Any) -> Any:
     return answer["choices"][0]["message"]["content"]
 
 
-def _read_until(connection: socket.socket, wanted: bytes) -> bytes:
+def _read_until(connection: socket.socket, wanted: bytes, times: int = 1) -> bytes:
     data = b""
-    while wanted not in data:
+    while data.count(wanted) < times:
         part = connection.recv(65536)
         assert part, data
         data += part
@@ -53,41 +54,51 @@ def _read_until(connection: socket.socket, wanted: bytes) -> bytes:
 
 
 def test_headers_come_at_once_and_comments_keep_a_blocked_prefill_alive() -> None:
-    script = {"turns": [{"pieces": ["hi"], "prefill_block_s": 0.4}]}
+    gate = threading.Event()
     with (
-        serve_script(script) as server,
-        httpx.stream("POST", f"{server.url}/v1/chat/completions", json=_body(stream=True)) as response,
+        serve_script({"turns": [{"pieces": ["hi"], "prefill_block_s": 1}]}, gate=gate) as server,
+        closing(_send(server, _body(stream=True))) as connection,
     ):
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith("text/event-stream")
-        assert response.headers["cache-control"] == "no-cache"
-        text = response.read().decode()
-    before, _, _ = text.partition("data:")
-    assert before.count(": prefill\n\n") >= 2
-    assert text.endswith("data: [DONE]\n\n")
+        waited = _read_until(connection, b": prefill\n\n", 3)
+        gate.set()
+        rest = _read_until(connection, b"[DONE]")
+    head = waited.partition(b"\r\n\r\n")[0]
+    assert head.startswith(b"HTTP/1.1 200")
+    assert b"text/event-stream" in head
+    assert b"cache-control: no-cache" in head.lower()
+    assert b"data:" not in waited
+    assert b'"content":"h' in rest
 
 
 def test_a_queued_stream_is_kept_alive_too() -> None:
-    script = {"turns": [{"pieces": ["a"] * 30, "piece_delay_s": 0.02}, {"pieces": ["b"]}]}
-    with serve_script(script) as server:
-        first = _send(server, _body(stream=True))
-        _read_until(first, b"data:")
-        second = _send(server, _body(stream=True))
-        waited = _read_until(second, b"[DONE]")
-        first.close()
-        second.close()
-    assert b": prefill\n\n" in waited
-    assert waited.index(b"HTTP/1.1 200") < waited.index(b": prefill") < waited.index(b"data:")
+    gate = threading.Event()
+    script = {"turns": [{"pieces": ["a"], "prefill_block_s": 1}, {"pieces": ["b"]}]}
+    with (
+        serve_script(script, gate=gate) as server,
+        closing(_send(server, _body(stream=True))) as first,
+    ):
+        wait_for(lambda: server.worker.busy)
+        with closing(_send(server, _body(stream=True))) as second:
+            waited = _read_until(second, b": prefill\n\n", 2)
+            assert server.worker.queued == 1
+            gate.set()
+            _read_until(second, b"[DONE]")
+        _read_until(first, b"[DONE]")
+    assert waited.startswith(b"HTTP/1.1 200")
+    assert b"data:" not in waited
 
 
 def test_an_answer_that_is_held_back_is_kept_alive() -> None:
-    script = {"turns": [{"pieces": ["a", {"text": "b", "delay_s": 0.4}]}]}
+    gate = threading.Event()
+    script = {"turns": [{"pieces": ["a", {"text": "b", "delay_s": 1}]}]}
     with (
-        serve_script(script) as server,
-        httpx.stream("POST", f"{server.url}/v1/chat/completions", json=_body(stream=True)) as response,
+        serve_script(script, gate=gate) as server,
+        closing(_send(server, _body(stream=True))) as connection,
     ):
-        text = response.read().decode()
-    assert ": working\n\n" in text[text.index('"content":"a"') : text.index('"content":"b"')]
+        held = _read_until(connection, b": working\n\n", 2)
+        gate.set()
+        _read_until(connection, b'"content":"b"')
+    assert b'"content":"a"' in held.partition(b": working")[0]
 
 
 def test_no_comments_when_there_is_no_silence() -> None:
@@ -98,15 +109,16 @@ def test_no_comments_when_there_is_no_silence() -> None:
 
 
 def test_health_and_models_answer_while_the_engine_is_stuck() -> None:
-    script = {"turns": [{"pieces": ["hi"], "prefill_block_s": 0.5}]}
-    with serve_script(script) as server:
-        connection = _send(server, _body(stream=True))
+    gate = threading.Event()
+    with (
+        serve_script({"turns": [{"pieces": ["hi"], "prefill_block_s": 1}]}, gate=gate) as server,
+        closing(_send(server, _body(stream=True))) as connection,
+    ):
         wait_for(lambda: server.worker.busy)
         health = httpx.get(f"{server.url}/health").json()
         models = httpx.get(f"{server.url}/v1/models?beta=true")
-        assert server.worker.busy
+        gate.set()
         _read_until(connection, b"[DONE]")
-        connection.close()
     assert health["status"] == "ok"
     assert health["busy"] is True
     assert models.status_code == 200
@@ -154,33 +166,34 @@ def test_leaving_in_prefill_stops_at_the_next_step_and_keeps_the_prefix(stream: 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_leaving_the_queue_drops_the_job(stream: bool) -> None:
-    script = {"turns": [{"pieces": ["a"] * 40, "piece_delay_s": 0.01}, {"pieces": ["next"]}]}
-    with serve_script(script) as server:
-        first = _send(server, _body("first", stream=True))
-        _read_until(first, b"data:")
+    gate = threading.Event()
+    script = {"turns": [{"pieces": ["a"], "prefill_block_s": 1}, {"pieces": ["next"]}]}
+    with (
+        serve_script(script, gate=gate) as server,
+        closing(_send(server, _body("first", stream=True))) as first,
+    ):
+        wait_for(lambda: server.worker.busy)
         second = _send(server, _body("second", stream=stream))
         wait_for(lambda: server.worker.queued == 1)
         second.close()
         wait_for(lambda: server.worker.queued == 0)
-        assert server.worker.busy
+        gate.set()
         _read_until(first, b"[DONE]")
-        first.close()
         assert _content(_ask(server, _body("third"))) == "next"
     assert server.log.count("client left") == 1
     assert "cancelled" not in server.log
 
 
 def test_jobs_are_served_in_the_order_they_came() -> None:
-    script = {"turns": [{"pieces": [str(n)], "piece_delay_s": 0.05} for n in range(4)]}
-    with serve_script(script) as server:
+    gate = threading.Event()
+    script = {"turns": [{"pieces": [str(n)], "prefill_block_s": 1} for n in range(4)]}
+    with serve_script(script, gate=gate) as server, ExitStack() as stack:
         connections = []
         for number in range(4):
-            connections.append(_send(server, _body(stream=True)))
-            wait_for(lambda n=number: server.worker.queued + server.worker.busy > 0 or n == 0)
-            wait_for(lambda n=number: server.log.count("prompt start") + server.worker.queued >= n + 1)
+            connections.append(stack.enter_context(closing(_send(server, _body(stream=True)))))
+            wait_for(lambda n=number: server.worker.busy and server.worker.queued == n)  # type: ignore[misc]
+        gate.set()
         answers = [_read_until(connection, b"[DONE]") for connection in connections]
-        for connection in connections:
-            connection.close()
     assert [b'"content":"%d"' % n in answer for n, answer in enumerate(answers)] == [True] * 4
 
 
@@ -222,15 +235,18 @@ def test_characters_split_over_tokens(pieces: list[Any], content: str, thinking:
 
 
 def test_a_stop_lets_a_running_stream_finish_and_refuses_new_requests() -> None:
-    script = {"turns": [{"pieces": ["a"] * 40, "piece_delay_s": 0.01}]}
-    with serve_script(script) as server:
-        connection = _send(server, _body(stream=True))
+    gate = threading.Event()
+    script = {"turns": [{"pieces": ["a", {"text": "b", "delay_s": 1}]}]}
+    with (
+        serve_script(script, gate=gate) as server,
+        closing(_send(server, _body(stream=True))) as connection,
+    ):
         _read_until(connection, b'"content":"a"')
         server.stop()
         wait_for(lambda: server.worker.stopping)
         refused = httpx.post(f"{server.url}/v1/chat/completions", json=_body())
+        gate.set()
         assert b'"finish_reason":"stop"' in _read_until(connection, b"[DONE]")
-        connection.close()
     assert refused.status_code == 503
     assert refused.json()["error"]["type"] == "server_error"
 

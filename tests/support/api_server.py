@@ -120,19 +120,31 @@ def serve_engine(
 
 @contextmanager
 def serve_script(
-    script: dict[str, Any], *, context: int = 4096, settings: ServerSettings | None = None
+    script: dict[str, Any],
+    *,
+    context: int = 4096,
+    settings: ServerSettings | None = None,
+    gate: threading.Event | None = None,
 ) -> Iterator[RunningServer]:
-    """A server around the scripted engine; every call is journalled."""
-    from shared.scripted import load
+    """A server around the scripted engine; every call is journalled. With a `gate`, all of the script's
+    pauses last until it is set, however long they claim to be."""
+    from shared.scripted.engine import ScriptedEngine
+    from shared.scripted.pauses import Pauses
+    from shared.scripted.script_file import parse_script
+
+    def wait_at_gate(seconds: float) -> None:
+        assert gate is not None
+        assert gate.wait(30), "the gate was never opened"
 
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder) / "journal.jsonl"
         journal.touch()
-        path = Path(folder) / "script.json"
-        path.write_text(json.dumps({"journal": str(journal)} | script))
-        with serve_engine(
-            lambda: load(path), context=context, settings=settings, journal_file=journal
-        ) as server:
+        parsed = parse_script(json.dumps({"journal": str(journal)} | script))
+
+        def open_engine() -> Engine:
+            return ScriptedEngine(parsed, pauses=None if gate is None else Pauses(sleep=wait_at_gate))
+
+        with serve_engine(open_engine, context=context, settings=settings, journal_file=journal) as server:
             yield server
 
 

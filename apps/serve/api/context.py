@@ -42,7 +42,7 @@ class ServerContext:
 
     def submit(self, turn: TurnRequest) -> Job:
         """Queue a turn. Raises RequestError when the server takes no more."""
-        job = Job(turn, EventChannel(asyncio.get_running_loop()))
+        job = Job(turn, EventChannel(asyncio.get_running_loop(), eager=turn.ask.stream))
         self.worker.submit(job)
         return job
 

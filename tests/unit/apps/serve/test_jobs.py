@@ -14,7 +14,7 @@ from shared.text.events import TextDelta
 
 def test_events_arrive_in_order_from_another_thread() -> None:
     async def receive() -> list[JobEvent]:
-        channel = EventChannel(asyncio.get_running_loop())
+        channel = EventChannel(asyncio.get_running_loop(), eager=True)
 
         def send() -> None:
             for number in range(1000):
@@ -38,7 +38,7 @@ def test_events_arrive_in_order_from_another_thread() -> None:
 
 def test_a_timeout_gives_nothing_and_a_client_that_left_an_exception() -> None:
     async def receive() -> None:
-        channel = EventChannel(asyncio.get_running_loop())
+        channel = EventChannel(asyncio.get_running_loop(), eager=True)
         assert await channel.next(0.0) == []
         assert await channel.next(0.01) == []
         channel.put(Failed(Failure(500, "x")))
@@ -51,6 +51,18 @@ def test_a_timeout_gives_nothing_and_a_client_that_left_an_exception() -> None:
 
 def test_a_closed_loop_is_no_fault_of_the_sender() -> None:
     loop = asyncio.new_event_loop()
-    channel = EventChannel(loop)
+    channel = EventChannel(loop, eager=True)
     loop.close()
     channel.put(Failed(Failure(500, "x")))
+
+
+def test_without_haste_pieces_wait_for_the_end() -> None:
+    async def receive() -> None:
+        channel = EventChannel(asyncio.get_running_loop(), eager=False)
+        piece, end = Emitted([TextDelta("a")]), Failed(Failure(500, "x"))
+        channel.put(piece)
+        assert await channel.next(0.01) == []
+        channel.put(end)
+        assert await channel.next(5) == [piece, end]
+
+    asyncio.run(receive())
