@@ -55,10 +55,9 @@ def open_tokenizer(options: EngineOptions, *, say: Say | None = None) -> Tokeniz
     choice = choose_model(options.model)
     if choice.note:
         (say or _to_stderr)(choice.note)
-    from shared.model.open import open_model
+    from shared.model.open import read_tokenizer
 
-    with open_model(choice.path, effort_profile=options.effort_profile) as model:
-        return model.tokenizer
+    return read_tokenizer(choice.path)
 
 
 def choose_backend(options: EngineOptions, say: Say) -> Backend:

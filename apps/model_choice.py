@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from apps.pull.targets import RECOMMENDED
 from shared.errors import ModelFileError
 
 DEFAULT_MODEL = Path("ds4flash.gguf")
@@ -32,8 +33,11 @@ def choose_model(
     if default.exists() or default.is_symlink():
         return ModelChoice(_existing(default))
     if not tiny.exists():
-        raise ModelFileError(f"no model: give -m FILE, or run `ds4 pull q2-imatrix` to get ./{default}")
-    note = "no ./ds4flash.gguf here: using the tiny built-in model; `ds4 pull q2-imatrix` gets the real one"
+        raise ModelFileError(f"no model: give -m FILE, or run `ds4 pull {RECOMMENDED}` to get ./{default}")
+    note = (
+        f"no ./{default} here: using the tiny built-in model, which has random weights and only shows that "
+        f"everything works; `ds4 pull {RECOMMENDED}` gets the real one"
+    )
     return ModelChoice(tiny, note)
 
 
@@ -42,5 +46,5 @@ def _existing(path: Path) -> Path:
         raise ModelFileError(f"{path} is a folder: give the GGUF file in it")
     if not path.exists():
         target = f" (a link to {path.readlink()})" if path.is_symlink() else ""
-        raise ModelFileError(f"no model file {path}{target}: give -m FILE, or run `ds4 pull q2-imatrix`")
+        raise ModelFileError(f"no model file {path}{target}: give -m FILE, or run `ds4 pull {RECOMMENDED}`")
     return path

@@ -147,6 +147,7 @@ def _run(
                 settings,
                 end_token=engine.tokenizer.specials.eos,
                 vocabulary_size=engine.shape.vocabulary_size,
+                power=engine.power,
                 progress=_progress,
                 at_frontier=dump.write if dump else _no_dump,
             ):

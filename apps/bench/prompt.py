@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from apps.chat.prompt import read_prompt
+from apps.prompt import read_prompt
 from shared.errors import UsageError
 from shared.session import Engine
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from shared.errors import UsageError
+from shared.power import PowerGovernor
 from shared.sampling import GREEDY
 from shared.session import CancelCheck, Progress, Session
 
@@ -79,6 +80,7 @@ def sweep(
     *,
     end_token: int,
     vocabulary_size: int,
+    power: PowerGovernor,
     progress: Callable[[int], Progress] = lambda _: _silent,
     at_frontier: Callable[[int, int], object] = lambda _frontier, _new: None,
     cancelled: CancelCheck | None = None,
@@ -103,9 +105,11 @@ def sweep(
         if snapshot is not None:
             started = clock()
             for _ in range(settings.generate):
+                began = power.start()
                 picked = session.pick(GREEDY, allowed=not_the_end)
                 session.submit(picked)
                 picked.value()
+                power.rest("decode", began, cancelled)
             session.logits()
             generation_seconds = clock() - started
             session.restore(snapshot)

@@ -18,8 +18,8 @@ from apps.threads import limit_threads
 from shared.errors import UsageError
 
 if TYPE_CHECKING:
-    from apps.chat.prompt import Prompt
     from apps.chat.run import Run
+    from apps.prompt import Prompt
 
 _PROMPT, _DIAGNOSTICS = "Prompt", "Diagnostics"
 
@@ -182,7 +182,7 @@ def _prompt(
     kind: str | None, text: str | None, text_file: Path | None, tokens_file: Path | None
 ) -> Prompt | None:
     """The prompt of a run of this kind, if it has one. Raises UsageError."""
-    from apps.chat.prompt import read_prompt
+    from apps.prompt import read_prompt
 
     takes_prompt = kind not in ("--inspect", "--perplexity-file")
     prompt = read_prompt(text, text_file, tokens_file, _piped_input() if takes_prompt else None)

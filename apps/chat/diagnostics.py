@@ -14,8 +14,8 @@ from apps.chat import dumps
 from apps.chat.interrupt import Interrupt
 from apps.chat.perplexity import perplexity
 from apps.chat.prefill_progress import PrefillProgress
-from apps.chat.prompt import Prompt
 from apps.chat.settings import ChatSettings
+from apps.prompt import Prompt
 from shared.session import Engine
 from shared.text.tokenizer import Tokenizer
 

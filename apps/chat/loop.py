@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, cast
 from apps.chat.answer import ending_note
 from apps.chat.conversation import Conversation
 from apps.chat.interrupt import Interrupt
-from apps.chat.prompt import read_file
 from apps.chat.slash import BadInput, help_lines, parse_slash, positive_number
 from apps.chat.trace import Trace, turn_fields
 from apps.console import say
+from apps.prompt import read_file
 from apps.startup import thinking_line
 from shared.errors import Cancelled, Ds4Error
 from shared.session import Engine

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from apps.backend import open_engine, open_tokenizer
 from apps.chat.answer import Answerer
-from apps.chat.prompt import Prompt, read_file
 from apps.chat.settings import ChatSettings
 from apps.chat.trace import Trace
 from apps.console import console, say, sayer
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
+from apps.prompt import Prompt, read_file
 from apps.startup import context_line, engine_notes, thinking_line
 from shared.errors import UsageError
 from shared.sampling import Sampling

@@ -43,12 +43,7 @@ class ModelFile:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Built on first use, from the vocabulary in the file. Raises ModelFileError."""
-        from shared.text.tokenizer import Tokenizer
-
-        tokens, merges = self.gguf.metadata[_TOKENS], self.gguf.metadata[_MERGES]
-        assert isinstance(tokens, StringArray)
-        assert isinstance(merges, StringArray)
-        return Tokenizer.from_vocabulary(list(tokens), list(merges))
+        return _build_tokenizer(self.gguf)
 
     @cached_property
     def weight_bytes(self) -> int:
@@ -117,6 +112,28 @@ def open_model(path: str | os.PathLike[str], *, effort_profile: str = "auto") ->
     except BaseException:
         gguf.close()
         raise
+
+
+def read_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """The tokenizer of any GGUF file that holds a vocabulary of the family, with or without weights.
+
+    Raises ModelFileError.
+    """
+    problems: list[str] = []
+    with GgufFile.open(path, problems=problems) as gguf:
+        _check_vocabulary(gguf, problems)
+        if problems:
+            raise refusal(gguf.path, problems)
+        return _build_tokenizer(gguf)
+
+
+def _build_tokenizer(gguf: GgufFile) -> Tokenizer:
+    from shared.text.tokenizer import Tokenizer
+
+    tokens, merges = gguf.metadata[_TOKENS], gguf.metadata[_MERGES]
+    assert isinstance(tokens, StringArray)
+    assert isinstance(merges, StringArray)
+    return Tokenizer.from_vocabulary(list(tokens), list(merges))
 
 
 def _check(gguf: GgufFile, problems: list[str]) -> ModelShape | None:

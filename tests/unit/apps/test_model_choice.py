@@ -27,7 +27,7 @@ def test_then_the_built_in_model_with_a_line_that_says_so(tmp_path, monkeypatch)
     assert choice.path == TINY_MODEL
     assert TINY_MODEL.is_file()
     assert "tiny built-in model" in choice.note
-    assert "ds4 pull q2-imatrix" in choice.note
+    assert "ds4 pull ds4f-q2" in choice.note
 
 
 def test_a_dangling_link_is_an_error_and_not_a_reason_to_fall_back(tmp_path):

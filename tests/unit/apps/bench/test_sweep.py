@@ -78,6 +78,7 @@ def test_a_sweep_measures_only_the_new_interval_and_restores_the_frontier() -> N
             SweepSettings(40, 100, 60, generate=3),
             end_token=engine.tokenizer.specials.eos,
             vocabulary_size=engine.shape.vocabulary_size,
+            power=engine.power,
             at_frontier=lambda frontier, new: seen.append((frontier, new, session.tokens)),
             clock=lambda: float(next(ticks)),
         )
@@ -108,7 +109,8 @@ def test_the_end_token_is_masked_out(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = SweepSettings(8, 8, generate=2)
     tokens = golden_json("prompts.json")["short"]["ids"]
     size = engine.shape.vocabulary_size
-    assert len(list(sweep(session, tokens, settings, end_token=end, vocabulary_size=size))) == 1
+    rows = sweep(session, tokens, settings, end_token=end, vocabulary_size=size, power=engine.power)
+    assert len(list(rows)) == 1
     assert len(masks) == 2
     assert all(np.flatnonzero(~mask).tolist() == [end] for mask in masks)
 

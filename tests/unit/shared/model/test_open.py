@@ -14,7 +14,7 @@ from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType, ValueType
 from shared.gguf.writer import ArrayValue, MetadataEntry, TensorData, encode_header
 from shared.model.known_shapes import FLASH, FLASH_4_EXPERT, PREFIX, PRO
-from shared.model.open import open_model
+from shared.model.open import open_model, read_tokenizer
 from shared.model.shape import ModelShape
 from tests.support.golden import GOLDEN, tiny_pro, tiny_q2, tiny_q4
 from tests.support.model_files import (
@@ -287,3 +287,10 @@ def test_a_header_with_wrong_bytes_opens_or_is_refused_in_one_line(
         message = str(error)
     assert "\n" not in message
     assert len(message) < 2500
+
+
+def test_a_vocabulary_without_weights_gives_its_tokenizer() -> None:
+    tokenizer = read_tokenizer(GOLDEN / "tokenizer-only.gguf")
+    assert tokenizer.vocabulary_size == 1408
+    with pytest.raises(ModelFileError, match="required"):
+        open_model(GOLDEN / "tokenizer-only.gguf")

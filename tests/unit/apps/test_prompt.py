@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.chat.prompt import Prompt, read_file, read_prompt, thinking_open
+from apps.prompt import Prompt, read_file, read_prompt, thinking_open
 from shared.errors import UsageError
 from shared.scripted.vocabulary import tokenizer
 from shared.text import marks
