@@ -196,7 +196,7 @@ def test_a_call_that_was_cut_never_ends(
 
 @pytest.mark.parametrize("tools", [ANY_TOOLS, ToolSet([tool("f", "a", required=["a"])])])
 @settings(max_examples=60, deadline=None)
-@given(value=st.text(st.characters(codec="utf-8", exclude_characters="<>&`~")))
+@given(value=st.text(st.characters(codec="utf-8", exclude_characters="<>&`~｜")))
 def test_a_lost_value_is_shown(tools: ToolSet, value: str) -> None:
     text = f'<{M}tool_calls>\n<{M}invoke name="f">\n<{M}parameter name="a" string="true">{value}'
     turn = run(text, cause="length", tools=tools).turn

@@ -270,6 +270,8 @@ def test_wrapper_object_as_text_and_with_siblings() -> None:
     assert run(text, tools=tools).turn.calls[0].arguments == '{"path":"a.txt"}'
     two = block(invoke("read", parameter("input", '{"path": 1}', "false"), parameter("path", "b")))
     assert run(two, tools=tools).calls == [("read", {"input": {"path": 1}, "path": "b"})]
+    second = block(invoke("read", parameter("path", "b"), parameter("input", '{"path": 1}', "false")))
+    assert run(second, tools=tools).calls == [("read", {"path": "b", "input": {"path": 1}})]
     prose = block(invoke("read", parameter("input", "not an object")))
     assert run(prose, tools=tools).calls == [("read", {"input": "not an object"})]
 
@@ -379,7 +381,9 @@ def test_removing_markup_forms_none() -> None:
     ):
         content = run(text).turn.content
         assert all(mark not in content for mark in marks.ALL)
-        assert not run(text).turn.calls
+        assert NOTICE not in content
+    turn = run("a</thi<think>nk>b</think>c", thinking=True).turn
+    assert (turn.reasoning, turn.content) == ("ab", "c")
 
 
 def test_without_tools_nothing_opens() -> None:
@@ -437,6 +441,13 @@ def test_invalid_json_loses_the_call(value: str) -> None:
 def test_string_broken_over_lines_does_not_swallow_the_next_call() -> None:
     text = block(invoke("a", parameter("x", '{"a": "bad}', "false")), invoke("b", parameter("y", "1")))
     assert run(text).calls == [("b", {"y": "1"})]
+
+
+def test_only_the_broken_string_gives_up_its_tags() -> None:
+    value = f'["</{M}parameter>x", "b\nc"]'
+    outcome = run(block(invoke("a", parameter("x", value, "false")), invoke("b")))
+    assert outcome.calls == [("b", {})]
+    assert outcome.turn.content == f'{NOTICE}\na\nx: ["x", "b\nc"]'
 
 
 def test_closing_tag_in_a_json_string_is_text() -> None:
