@@ -30,7 +30,7 @@ def index_scores(queries: mx.array, head_weights: mx.array, index_rows: mx.array
     """Score of each row for each query: queries [b, heads, I], scaled head_weights [b, heads], rows [c, I] ->
     [b, c]. Spec: model §4.7."""
     count, heads, width = queries.shape
-    products = multiply(queries.reshape(-1, width), index_rows.T)
+    products = multiply(queries.reshape(-1, width), index_rows.T, count)
     positive = mx.maximum(products, 0.0).reshape(count, heads, -1)
     return (head_weights[:, None, :] @ positive)[:, 0]
 
@@ -90,11 +90,11 @@ def _joined(
 
 def _softmax_rows(queries: mx.array, rows: mx.array, mask: mx.array | None, sinks: mx.array) -> mx.array:
     count, heads, width = queries.shape
-    scores = multiply(queries.reshape(-1, width), rows.T).reshape(count, heads, -1)
+    scores = multiply(queries.reshape(-1, width), rows.T, count).reshape(count, heads, -1)
     if mask is not None:
         scores = mx.where(mask[:, None, :], scores, -mx.inf)
     weights = _with_sinks(scores, sinks)
-    return multiply(weights.reshape(count * heads, -1), rows).reshape(count, heads, width)
+    return multiply(weights.reshape(count * heads, -1), rows, count).reshape(count, heads, width)
 
 
 def _attend_fetched(
@@ -102,13 +102,13 @@ def _attend_fetched(
 ) -> mx.array:
     """Each query with its own compressed rows: fetched [b, k, D]."""
     count, heads, width = queries.shape
-    raw_scores = multiply(queries.reshape(-1, width), raw.T).reshape(count, heads, -1)
+    raw_scores = multiply(queries.reshape(-1, width), raw.T, count).reshape(count, heads, -1)
     if block.raw_mask is not None:
         raw_scores = mx.where(block.raw_mask[:, None, :], raw_scores, -mx.inf)
     fetched = fetched.astype(mx.float32)
     scores = mx.concatenate([raw_scores, queries @ fetched.swapaxes(1, 2)], axis=-1)
     weights = _with_sinks(scores, sinks)
-    of_raw = multiply(weights[..., : raw.shape[0]].reshape(count * heads, -1), raw)
+    of_raw = multiply(weights[..., : raw.shape[0]].reshape(count * heads, -1), raw, count)
     return of_raw.reshape(count, heads, width) + weights[..., raw.shape[0] :] @ fetched
 
 

@@ -26,13 +26,9 @@ def dequantise(type: TensorType, rows: mx.array) -> mx.array:
     return _BLOCKS_TO_VALUES[type](blocks).reshape(*rows.shape[:-1], -1)
 
 
-def _view(part: mx.array, dtype: mx.Dtype) -> mx.array:
-    return mx.contiguous(part).view(dtype)
-
-
 def _half(part: mx.array) -> mx.array:
     """One binary16 per block: uint8 [blocks, 2] -> float32 [blocks, 1]."""
-    return _view(part, mx.float16).astype(mx.float32)
+    return part.view(mx.float16).astype(mx.float32)
 
 
 def _q2_k(blocks: mx.array) -> mx.array:
@@ -59,7 +55,7 @@ def _q4_k(blocks: mx.array) -> mx.array:
 def _iq2_xxs(blocks: mx.array) -> mx.array:
     groups = blocks[:, 2:].reshape(-1, 8, 8)
     magnitudes = _grid()[groups[:, :, :4]]
-    words = _view(groups[:, :, 4:], mx.uint32)
+    words = groups[:, :, 4:].view(mx.uint32)
     signs = _signs()[(words >> mx.array([0, 7, 14, 21], mx.uint32)) & 127]
     step = _half(blocks[:, :2])[:, :, None] * ((words >> 28).astype(mx.float32) + 0.5) * 0.25
     return step[..., None] * signs * magnitudes

@@ -133,9 +133,9 @@ def _grouped(store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.arr
     pieces = []
     for expert, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
         gate_up, down = store.one(expert)
-        gate, up = _halves(multiply(sorted_x[start:end], gate_up))
+        gate, up = _halves(multiply(sorted_x[start:end], gate_up, end - start))
         hidden = clamped_swiglu(gate, up, clamp) * sorted_weights[start:end]
-        pieces.append(multiply(hidden, down))
+        pieces.append(multiply(hidden, down, end - start))
     back = np.empty_like(order)
     back[order] = np.arange(order.size)
     outputs = mx.take(mx.concatenate(pieces, axis=0), mx.array(back.astype(np.int32)), axis=0)

@@ -26,7 +26,7 @@ class FloatMatrix:
     weight: mx.array
 
     def __call__(self, x: mx.array) -> mx.array:
-        return multiply(x, self.weight.astype(mx.float32))
+        return multiply(x, self.weight.astype(mx.float32), x.shape[-2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,16 @@ from functools import cache
 import mlx.core as mx
 import numpy as np
 
-# Rows from which a product is worth leaving the graph for. One-token steps must never leave it.
-_HOST_ROWS = 16
+# Tokens from which a product is worth leaving the graph for. One-token steps must never leave it.
+_HOST_TOKENS = 16
 
 
-def multiply(a: mx.array, b: mx.array) -> mx.array:
-    """a @ b for float32 a [..., n, k] and b [..., k, m]; leading axes must be equal or absent."""
-    if a.shape[-2] < _HOST_ROWS or not _multiplies_on_host():
+def multiply(a: mx.array, b: mx.array, tokens: int) -> mx.array:
+    """a @ b for float32 a [..., n, k] and b [..., k, m]; leading axes must be equal or absent.
+
+    `tokens` is how many tokens the rows of `a` belong to.
+    """
+    if tokens < _HOST_TOKENS or not _multiplies_on_host():
         return a @ b
     return mx.array(np.matmul(np.asarray(a), np.asarray(b)))
 

@@ -44,5 +44,5 @@ def test_both_storages_multiply_alike(rows: int) -> None:
 def test_products_with_transposed_and_batched_factors(rows: int) -> None:
     a = RANDOM.standard_normal((2, rows, 32)).astype(np.float32)
     b = RANDOM.standard_normal((2, 24, 32)).astype(np.float32)
-    ours = np.array(multiply(mx.array(a), mx.array(b).swapaxes(1, 2)))
+    ours = np.array(multiply(mx.array(a), mx.array(b).swapaxes(1, 2), rows))
     assert np.abs(ours - a @ b.swapaxes(1, 2)).max() <= 1e-4

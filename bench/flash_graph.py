@@ -1,0 +1,135 @@
+"""A model with the layers of Flash and tiny dimensions, made of random numbers in memory.
+
+For measurements of what does not depend on the dimensions: how many operations a step has, and how long
+building it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+
+from ds4mlx.experts import FloatExperts, RawExperts
+from ds4mlx.linear import FloatMatrix
+from ds4mlx.model import Model
+from ds4mlx.state import frontier_widths
+from ds4mlx.weights import Compressor, HyperConnection, LayerWeights, Weights
+from shared.gguf.types import TensorType, block_bytes, block_elements
+from shared.model.known_shapes import FLASH
+from shared.model.shape import ModelShape
+
+SHAPE = replace(
+    FLASH,
+    variant="test",
+    embedding_width=256,
+    vocabulary_size=512,
+    head_count=4,
+    head_dim=128,
+    query_rank=64,
+    output_rank=32,
+    output_groups=2,
+    expert_count=8,
+    expert_width=256,
+    index_heads=4,
+    index_top_k=16,
+)
+
+
+class RandomWeights:
+    """Draws weights of a shape. `raw` keeps experts as quantised blocks, as a large model does."""
+
+    def __init__(self, shape: ModelShape, *, raw: bool, seed: int = 1) -> None:
+        self._shape = shape
+        self._raw = raw
+        self._random = np.random.default_rng(seed)
+
+    def draw(self) -> Weights:
+        shape = self._shape
+        return Weights(
+            embedding=self._numbers(shape.vocabulary_size, shape.embedding_width).astype(mx.float16),
+            layers=tuple(self._layer(index) for index in range(shape.layer_count)),
+            output_mix=self._mix(shape.streams),
+            output_norm=mx.ones((shape.embedding_width,)),
+            output=self._matrix(shape.embedding_width, shape.vocabulary_size),
+        )
+
+    def _layer(self, index: int) -> LayerWeights:
+        shape, ratio = self._shape, self._shape.compress_ratios[index]
+        width, hidden, groups = shape.embedding_width, shape.expert_width, shape.output_groups
+        hashed = index < shape.hash_layers
+        table = self._random.integers(0, shape.expert_count, (shape.vocabulary_size, shape.experts_used))
+        group_width = shape.head_count // groups * shape.head_dim
+        return LayerWeights(
+            ratio=ratio,
+            attention_mix=self._mix(shape.mix_width),
+            feed_forward_mix=self._mix(shape.mix_width),
+            attention_norm=mx.ones((width,)),
+            query_key_value_down=self._matrix(width, shape.query_rank + shape.head_dim),
+            query_norm=mx.ones((shape.query_rank,)),
+            query_up=self._matrix(shape.query_rank, shape.head_count * shape.head_dim),
+            key_value_norm=mx.ones((shape.head_dim,)),
+            sinks=mx.zeros((shape.head_count,)),
+            output_down=FloatMatrix(self._numbers(groups, group_width, shape.output_rank)),
+            output_up=self._matrix(groups * shape.output_rank, width),
+            compressor=self._compressor(ratio) if ratio else None,
+            feed_forward_norm=mx.ones((width,)),
+            router=self._matrix(width, shape.expert_count),
+            router_bias=None if hashed else mx.zeros((shape.expert_count,)),
+            expert_table=mx.array(table.astype(np.int32)) if hashed else None,
+            experts=self._experts(),
+            shared_gate_up=self._matrix(width, 2 * hidden),
+            shared_down=self._matrix(hidden, width),
+        )
+
+    def _compressor(self, ratio: int) -> Compressor:
+        shape, widths = self._shape, frontier_widths(self._shape, ratio)
+        indexed = ratio == 4
+        outputs = sum(widths) + (shape.index_heads if indexed else 0)
+        return Compressor(
+            project=self._matrix(shape.embedding_width, outputs),
+            positional=self._numbers(ratio, sum(widths)),
+            norm=mx.ones((shape.head_dim,)),
+            index_norm=mx.ones((shape.index_dim,)) if indexed else None,
+            index_query=self._matrix(shape.query_rank, shape.index_heads * shape.index_dim)
+            if indexed
+            else None,
+        )
+
+    def _experts(self) -> RawExperts | FloatExperts:
+        shape = self._shape
+        width, hidden, count = shape.embedding_width, shape.expert_width, shape.expert_count
+        if not self._raw:
+            return FloatExperts(self._numbers(count, width, 2 * hidden), self._numbers(count, hidden, width))
+        gate, up, down = TensorType.IQ2_XXS, TensorType.IQ2_XXS, TensorType.Q2_K
+        return RawExperts(
+            self._blocks(gate, hidden, width),
+            self._blocks(up, hidden, width),
+            self._blocks(down, width, hidden),
+            in_type=gate,
+            down_type=down,
+        )
+
+    def _blocks(self, kind: TensorType, rows: int, columns: int) -> mx.array:
+        row_bytes = columns // block_elements(kind) * block_bytes(kind)
+        # No byte is so large that a binary16 scale could be infinite.
+        return mx.array(
+            self._random.integers(0, 32, (self._shape.expert_count, rows, row_bytes), dtype=np.uint8)
+        )
+
+    def _mix(self, outputs: int) -> HyperConnection:
+        inputs = self._shape.streams * self._shape.embedding_width
+        return HyperConnection(self._matrix(inputs, outputs), mx.ones((outputs,)), mx.zeros((outputs,)))
+
+    def _matrix(self, inputs: int, outputs: int) -> FloatMatrix:
+        return FloatMatrix(self._numbers(inputs, outputs))
+
+    def _numbers(self, *shape: int) -> mx.array:
+        scale = np.float32(shape[-2] ** -0.5) if len(shape) > 1 else np.float32(1)
+        return mx.array(self._random.standard_normal(shape, np.float32) * scale)
+
+
+def flash_graph(*, raw: bool) -> Model:
+    """The model, with its weights evaluated."""
+    return Model(RandomWeights(SHAPE, raw=raw).draw(), SHAPE)

@@ -1,0 +1,152 @@
+"""What a decode step costs the host: operations per step, time to build them, and what look-ahead hides.
+
+Run it with `python bench/host_overhead.py [--json]`. The graph has Flash's 43 layers and tiny dimensions, so
+that the numbers are those of the graph and not of the arithmetic. Not measured are submission to a GPU, and
+steps with experts kept as blocks, which the CPU would spend on expanding them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import mlx.core as mx
+
+from bench.flash_graph import flash_graph
+from ds4mlx.model import Model
+from ds4mlx.session import MlxSession
+from ds4mlx.state import State
+from shared.power import PowerGovernor
+from shared.sampling import GREEDY
+
+# Primitives that only describe existing memory anew. All others are launches.
+VIEWS = frozenset(
+    {"AsStrided", "Broadcast", "ExpandDims", "Flatten", "Reshape", "Slice"}
+    | {"Split", "Squeeze", "Transpose", "Unflatten", "View"}
+)
+CONTEXT = 4096
+PROMPT = 1020  # more compressed rows than are selected, and the next token's step completes no window
+STEPS = 16
+BUILDS = 10
+
+
+def primitives(model: Model, position: int) -> Counter[str]:
+    """Primitives of the decode step at `position` by name. Nothing is computed."""
+    state = State(model.shape, CONTEXT, CONTEXT, model.row_dtype)
+    state.position = position
+    found: Counter[str] = Counter()
+
+    def collect(entry: dict[str, Any]) -> None:
+        if entry.get("type") == "primitive":
+            found[entry["name"]] += 1
+
+    def step(token: mx.array) -> list[mx.array]:
+        result = model.forward(token, state)
+        state.advance(result)
+        return [result.logits, *state.arrays()]
+
+    mx.export_function(collect, step, mx.array([5], mx.int32))
+    return found
+
+
+def launches(found: Counter[str]) -> int:
+    return sum(count for name, count in found.items() if name not in VIEWS)
+
+
+def mean_launches(model: Model) -> dict[str, float]:
+    """Of the three kinds of step, and over the 128 steps in which they occur 96, 31 and 1 times."""
+    start = PROMPT // 128 * 128
+    plain, short, both = (launches(primitives(model, start + at)) for at in (0, 3, 127))
+    mean = (96 * plain + 31 * short + both) / 128
+    return {"no window": plain, "ratio-4 windows": short, "all windows": both, "mean": round(mean, 1)}
+
+
+def build_seconds(model: Model) -> float:
+    """Median time to build one step, with nothing running beside it."""
+    state = State(model.shape, CONTEXT, CONTEXT, model.row_dtype)
+    state.position = PROMPT
+    times = []
+    for _ in range(BUILDS):
+        started = time.perf_counter()
+        result = model.forward(mx.array([5], mx.int32), state)
+        state.advance(result)
+        times.append(time.perf_counter() - started)
+        state = State(model.shape, CONTEXT, CONTEXT, model.row_dtype)
+        state.position = PROMPT
+    return statistics.median(times)
+
+
+def step_seconds(model: Model, *, look_ahead: bool) -> float:
+    """Wall time of one greedy decode step."""
+    session = MlxSession(model, CONTEXT, CONTEXT, PowerGovernor())
+    session.sync([token % model.shape.vocabulary_size for token in range(PROMPT)])
+    picked = session.pick(GREEDY)
+    started = time.perf_counter()
+    for _ in range(STEPS):
+        if look_ahead:
+            session.submit(picked)
+            picked.value()
+        else:
+            session.submit(picked.value())
+        picked = session.pick(GREEDY)
+    picked.value()
+    elapsed = time.perf_counter() - started
+    session.close()
+    return elapsed / STEPS
+
+
+def graph(model: Model) -> dict[str, Any]:
+    counts = primitives(model, PROMPT)
+    return {
+        "primitives": sum(counts.values()),
+        "launches": mean_launches(model),
+        "most frequent": dict(counts.most_common(12)),
+        "build ms": round(build_seconds(model) * 1e3, 2),
+    }
+
+
+def steps(model: Model) -> dict[str, Any]:
+    build = build_seconds(model)
+    pairs = [(step_seconds(model, look_ahead=False), step_seconds(model, look_ahead=True)) for _ in range(2)]
+    plain, ahead = (min(pair[kind] for pair in pairs) for kind in (0, 1))
+    return {
+        "step ms": round(plain * 1e3, 2),
+        "step ms with look-ahead": round(ahead * 1e3, 2),
+        "share of building hidden": round(max(0.0, min(1.0, (plain - ahead) / build)), 2),
+    }
+
+
+def print_table(results: dict[str, dict[str, Any]], write: Callable[[str], None] = print) -> None:
+    for title, result in results.items():
+        write(f"{title}, on {mx.default_device()}")
+        for name, value in result.items():
+            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+            write(f"  {name:<26} {shown}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    expanded = flash_graph(raw=False)
+    results = {
+        "experts kept as blocks": graph(flash_graph(raw=True)),
+        "experts expanded": {**graph(expanded), **steps(expanded)},
+    }
+    if arguments.json:
+        print(json.dumps(results, indent=1))
+    else:
+        print_table(results)
+
+
+if __name__ == "__main__":
+    main()
