@@ -208,7 +208,7 @@ class Turn:
 
     def _keep_raw(self, lead: bytes) -> None:
         reader = self._reader
-        if reader and reader.canonical and not reader.repaired and not reader.lost and reader.calls:
+        if reader and reader.canonical and not reader.lost and reader.calls:
             self.raw_block = lead + bytes(self._block)
 
     def _held_step(self, final: bool) -> None:

@@ -95,6 +95,18 @@ CASE_31 = "think hard</think>Sure.\n\n" + block(
 FIXTURES = {
     "F-1": F1, "F-2": F2, "F-3": F3, "F-4a": F4A, "F-4b": F4B, "F-4c": F4C, "F-4d": F4D, "F-6": F6,
     "F-7": F7, "F-9": F9, "F-10": F10, "F-11": F11, "F-13": F13, "31": CASE_31,
+    "taken back": f"plan\n\n{BASH} no</think>ok",
+    "think end in a value": "a\n" + BASH.replace("sed", "x</think>y"),
+    "doubled closer": block(invoke("x", parameter("p", f"v</{M}parameter>"))),
+    "cut value": "Hi\n" + block(invoke("x", parameter("p", f"v</{M}parameter>w"))),
+    "lost sibling": block(invoke("a", parameter("x", "{bad", "false")), invoke("b", parameter("y", "é"))),
+    "fenced": f"```\n{BASH}\n```\n",
+    "unclosed fence": f"see\n```\n{BASH}",
+    "inline": f"x `{BASH.replace(chr(10), '')}` y\nthe ` key\n{BASH}",
+    "strays": f"<｜User｜>a</{M}tool_calls>b<think>`<｜User｜>`<thi<think>nk>",
+    "outer closers": BASH.replace(f"</{M}parameter>\n", ""),
+    "plain": '<tool_calls><invoke name="x"><parameter name="p">v</parameter><parameter name="o">'
+    '<parameter name="i" string="false">1</parameter></parameter></invoke></tool_calls> tail',
 }  # fmt: skip
 
 
