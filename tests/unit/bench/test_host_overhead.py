@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("mlx.core")
 
-from bench.host_overhead import VIEWS, launches, primitives  # noqa: E402
-from tests.support.mlx_models import model  # noqa: E402
+from bench.host_overhead import VIEWS, launches, primitives
+from tests.support.mlx_models import model
 
 
 @pytest.mark.parametrize("position", [0, 3, 126, 127, 128, 255, 1021, 1023])
