@@ -41,6 +41,7 @@ def test_the_long_prompt_gives_the_golden_tokens(model, backend, tmp_path, capsy
     ("model", "prompt", "limit"),
     [
         ("tiny-q2", "short", 0.3),
+        ("tiny-q2", "medium", 0.3),
         ("tiny-q2", "random", 1.0),
         ("tiny-q4", "medium", 0.3),
         ("tiny-pro-q2", "long", 1.0),
@@ -57,6 +58,23 @@ def test_exact_tokens_give_the_golden_logits(model, prompt, limit, backend, tmp_
     assert dump["prompt_tokens"] == len(golden["tokens"])
     assert np.abs(np.array(dump["logits"]) - expected).max() <= limit
     assert dump["argmax_token"]["id"] == int(golden["argmax_kv"][-1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("model", "prompt"),
+    [("tiny-q2", "short"), ("tiny-q2", "random"), ("tiny-q4", "medium"), ("tiny-pro-q2", "long")],
+)
+def test_the_stored_answer_fed_as_tokens_gives_its_last_logits(model, prompt, backend, tmp_path):
+    """Greedy runs of these prompts meet near ties, so the stored ids are fed."""
+    golden = golden_logits(model, prompt)
+    fed = [*golden["tokens"].tolist(), *golden["greedy_ids_kv"][:-1].tolist()]
+    (tmp_path / "ids.json").write_text(json.dumps(fed))
+    arguments = ["-m", str(model_path(model)), "--backend", backend, "--ctx", "2048"]
+    assert cli.main([*arguments, "--prompt-tokens", "ids.json", "--dump-logits", "logits.json"]) == 0
+    dump = json.loads((tmp_path / "logits.json").read_text())
+    assert dump["prompt_tokens"] == len(fed)
+    assert np.abs(np.array(dump["logits"]) - golden["greedy_logits_kv"][-1]).max() <= 1.0
 
 
 def test_the_dump_of_the_short_prompt_agrees_with_the_golden_dump(tmp_path):

@@ -195,6 +195,7 @@ def test_tool_end_in_what_a_stop_string_held_back() -> None:
 
 
 def test_a_call_held_in_thinking_gets_a_limited_chance() -> None:
+    assert HELD_CALL_TOKENS == 256
     turn = PlainTurn(thinking=True, held=lambda data: b"[call]" in data)
     generation, _, _ = start(scripted({"pieces": ["so [call]"], "eos": False}), turn)
     finish(generation)
