@@ -30,7 +30,8 @@ class ContextFullError(Ds4Error):
 
     def __init__(self, tokens: int, context: int) -> None:
         super().__init__(
-            f"the prompt has {tokens} tokens but the context holds {context}: raise --ctx or shorten the prompt"
+            f"the prompt has {tokens} tokens but the context holds {context}: "
+            "raise --ctx or shorten the prompt"
         )
         self.tokens = tokens
         self.context = context

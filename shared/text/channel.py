@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, Literal
 
 from shared.text import marks
 from shared.text.byte_source import ByteSource
@@ -156,7 +156,7 @@ class Channel:
         self._out(source.take(source.pos + 1))
         return True
 
-    def _candidate(self, source: ByteSource, final: bool) -> Tag | Found | bool | None:
+    def _candidate(self, source: ByteSource, final: bool) -> Tag | Found | Literal[True] | None:
         """Decide what stands at a `<` or the beginning of a bar. True: it was read, go on."""
         code = self._code
         code.settle()
@@ -217,7 +217,7 @@ class Channel:
         code.text()
         self._out(source.take(source.pos + len(tag.raw)))
 
-    def _removed(self, source: ByteSource) -> bool | None:
+    def _removed(self, source: ByteSource) -> Literal[True] | None:
         """Markup was dropped: text suspended before it now stands before what follows."""
         text = self._suspended.rejoin()
         if not text:

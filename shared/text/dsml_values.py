@@ -46,8 +46,13 @@ class DecodeState(Enum):
 class Body(Protocol):
     """Where the bytes of a value go."""
 
-    quoted: bool  # inside a JSON string: tags are text
-    state: DecodeState
+    @property
+    def quoted(self) -> bool:
+        """Inside a JSON string, where tags are text."""
+        ...
+
+    @property
+    def state(self) -> DecodeState: ...
 
     def write(self, data: bytes) -> int:
         """Take `data`; returns how many bytes were taken, fewer only at a line break in a JSON string."""

@@ -64,7 +64,8 @@ def resolve_effort(
     level = _LEVELS.get(requested)
     if level is None:
         known = ", ".join(REQUESTABLE)
-        raise RequestError(f"unknown reasoning effort {requested!r}: use {known}", param="reasoning_effort")
+        message = f"unknown reasoning effort {requested[:50]!r}: use {known}"
+        raise RequestError(message, param="reasoning_effort")
     if requested == "xhigh" and pro:
         level = "max"
     if level == "max" and _known_profile(profile) == "preview" and context < MAX_EFFORT_CONTEXT:
