@@ -47,6 +47,8 @@ def create_app(
             HTTPException: _no_such_route,
         },
     )
+    # A path with a slash too many is not ours; a redirect would go wherever the Host header says.
+    app.router.redirect_slashes = False
     app.state.server = ServerContext(worker, settings, worker.log, in_flight, clock)
     return app
 

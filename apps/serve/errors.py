@@ -7,7 +7,7 @@ OpenAI family: `{"error": {"message", "type", ...}}`; Anthropic (`/v1/messages`)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from shared.errors import ContextFullError, RequestError
 
@@ -66,3 +66,6 @@ class Failure:
         default = "api_error" if self.status >= 500 else "invalid_request_error"
         kind = _ANTHROPIC_TYPES.get(self.status, default)
         return {"type": "error", "error": {"type": kind, "message": self.message} | self.extra}
+
+
+STOPPING: Final = Failure(503, "the server is stopping", code="server_stopping")

@@ -70,12 +70,11 @@ JobEvent = PrefillDone | Restarted | Emitted | Finished | Failed
 
 
 class JobPhase(Enum):
-    """Where a job is; the keepalive rhythm depends on it."""
+    """How far the worker came with a job."""
 
     WAITING = "waiting"
     PREFILL = "prefill"
     DECODE = "decode"
-    OVER = "over"
 
 
 class EventChannel:
@@ -146,5 +145,5 @@ class Job:
         return self._cancelled.is_set()
 
     def fail(self, failure: Failure) -> None:
-        self.phase = JobPhase.OVER
+        """Tell whoever waits. Only the first end counts, so this may come before the worker's own."""
         self.channel.put(Failed(failure))

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from apps.serve.errors import ClientLeft, Failure
+from apps.serve.errors import STOPPING, ClientLeft, Failure
 from apps.serve.log import ServerLog, describe
 
 _ALLOWED_METHODS = b"GET, POST, OPTIONS"
@@ -113,13 +113,18 @@ class RequestBoundary:
         task = self._in_flight.enter()
         try:
             await self._app(scope, receive, send_with_id)
+        except asyncio.CancelledError:
+            # Cut at the end of the server, in the middle of an upload for example.
+            if not started:
+                scope["state"]["refusal"] = STOPPING.message
+                await _reply(STOPPING, scope, receive, send_with_id)
+            raise
         except ClientLeft:
             self._log.line(f"{_name(scope)} client left req={request_id}")
         except Exception as error:
             self._log.error(f"{_name(scope)} internal error: {describe(error)} req={request_id}")
             if not started:
-                body = Failure(500, "internal error").body(scope["path"])
-                await JSONResponse(body, 500)(scope, receive, send_with_id)
+                await _reply(Failure(500, "internal error"), scope, receive, send_with_id)
         finally:
             self._in_flight.leave(task)
 
@@ -129,6 +134,10 @@ class RequestBoundary:
             state = scope["state"]
             reason = state.get("refusal", "")
             self._log.warning(f"{_name(scope)} {status} {reason} req={state['request_id']}")
+
+
+async def _reply(failure: Failure, scope: Scope, receive: Receive, send: Send) -> None:
+    await JSONResponse(failure.body(scope["path"]), failure.status)(scope, receive, send)
 
 
 def _name(scope: MutableMapping[str, Any]) -> str:

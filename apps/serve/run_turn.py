@@ -9,9 +9,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
-from apps.serve.errors import Failure
+from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Usage
 from apps.serve.log import ServerLog, describe
 from apps.serve.retry import retry_suffix
@@ -24,8 +23,6 @@ from shared.power import PowerGovernor
 from shared.session import Synced
 from shared.text.tokenizer import Tokenizer
 from shared.text.turn import Turn
-
-STOPPING: Final = Failure(503, "the server is stopping", code="server_stopping")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Server:
         self._requests = 0
 
     def request_stop(self) -> None:
-        """From the event loop. The first call begins the orderly end, another one ends it at once."""
+        """From the event loop. The first call begins the orderly end, another one cuts what is in work."""
         self._requests += 1
         if self._requests == 1:
             self._log.line("stopping: finishing what is in work")
@@ -83,14 +83,15 @@ class Server:
 
     async def run(self, *, signals: bool) -> None:
         """Serve, then stop in order: new requests are refused, running ones finish or are cut at the
-        deadline, the worker closes its engine. `signals`: SIGINT and SIGTERM ask to stop (main thread
-        only)."""
+        deadline, the worker closes its engine. `signals`: SIGINT and SIGTERM ask to stop, and after the
+        second one they kill (main thread only)."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._log_exception)
         watched = (signal.SIGINT, signal.SIGTERM) if signals else ()
         for number in watched:
-            loop.add_signal_handler(number, self.request_stop)
+            loop.add_signal_handler(number, self._on_signal)
         try:
+            _drop_dead_peers(self._listener, self._settings.timing.dead_peer)
             self._listener.listen(_BACKLOG)
             self._log.line(f"listening on {url_of(self._listener)}")
             await self._serve()
@@ -99,6 +100,15 @@ class Server:
                 loop.remove_signal_handler(number)
                 # All is done but the exit: an impatient second signal must not spoil its code.
                 signal.signal(number, signal.SIG_IGN)
+
+    def _on_signal(self) -> None:
+        self.request_stop()
+        if self._requests > 1:
+            self._log.line("stopping now: what is in work is cut; a further signal kills")
+            # An engine that does not come back must not keep a user from ending the process.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
 
     @property
     def _context(self) -> ServerContext:
@@ -152,7 +162,19 @@ class Server:
     def _log_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What nobody else caught: one line, never a traceback."""
         error = context.get("exception")
+        if isinstance(error, asyncio.CancelledError):
+            return  # a connection that was still open at the end
         self._log.error(f"connection error: {describe(error) if error else context['message']}")
+
+
+def _drop_dead_peers(listener: socket.socket, seconds: float) -> None:
+    """Connections inherit this: the kernel closes those whose peer is gone, or takes no data, for so long.
+    Hypercorn would wait for them for ever."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, int(seconds)))
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 def _silent_logger() -> logging.Logger:

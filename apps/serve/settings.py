@@ -34,6 +34,8 @@ class Timing:
     # How long a refused upload is read and dropped so that its sender sees the answer.
     refusal_linger: float = 1.0
     idle_connection: float = 30.0
+    # How long a peer may leave what it was sent unacknowledged, or its receive window shut.
+    dead_peer: float = 30.0
     # What is in work may finish; then every connection gets a moment to be closed in order.
     shutdown_grace: float = 10.0
     close_grace: float = 2.0

@@ -34,10 +34,12 @@ class TurnLog:
     def prompt_start(self, effective: EffectivePrompt, cached: int) -> None:
         self._prompt, self._cached, self._source = len(effective.tokens), cached, effective.source
         self._log.line(f"{self._head()} prompt start", LogKind.PREFILL)
+        if self._job.request.ask.note is not None:
+            self._log.warning(self._job.request.ask.note)
         if effective.source in ("thinking-visible", "memory-text"):
-            match = effective.source.partition("-")[2]
+            kind, _, match = effective.source.partition("-")
             self._log.line(
-                f"live continuation match={match} cached={cached} prompt={self._prompt}", LogKind.CACHE
+                f"{kind} live continuation match={match} cached={cached} prompt={self._prompt}", LogKind.CACHE
             )
 
     def live_miss(self, live: int, prompt: int, common: int) -> None:

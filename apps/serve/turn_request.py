@@ -32,7 +32,8 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A parsed request: the normalised history and what was asked about it."""
+    """A parsed request: the normalised history and what was asked about it. `note` is for the log: what was
+    not granted as asked."""
 
     kind: str
     model: str
@@ -41,6 +42,7 @@ class Ask:
     tools: ToolSet | None
     effort: Effort
     generation: GenerationSettings
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

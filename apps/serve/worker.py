@@ -10,10 +10,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from apps.serve.errors import Failure
-from apps.serve.jobs import Job, JobPhase
+from apps.serve.errors import STOPPING, Failure
+from apps.serve.jobs import Job
 from apps.serve.log import ServerLog, describe
-from apps.serve.run_turn import STOPPING, TurnTools, run_turn
+from apps.serve.run_turn import TurnTools, run_turn
 from apps.serve.settings import ServerSettings
 from apps.serve.slot import LiveSlot
 from apps.serve.tool_memory import ToolMemory
@@ -91,7 +91,7 @@ class InferenceWorker:
         with self._changed:
             if job in self._queue:
                 self._queue.remove(job)
-                job.phase = JobPhase.OVER
+                self._changed.notify_all()
 
     def stop(self, grace: float) -> None:
         """Refuse new jobs, give the running and the waiting ones `grace` seconds, cut what is left, and
@@ -104,13 +104,15 @@ class InferenceWorker:
         self._thread.join()
 
     def cut(self) -> None:
-        """End all jobs now; those who wait for one are told that the server is stopping."""
+        """End all jobs: those who wait for one are told now that the server is stopping, the engine stops
+        at the next layer or token."""
         with self._changed:
-            waiting = list(self._queue)
+            unfinished = list(self._queue)
             self._queue.clear()
             if self._running is not None:
                 self._running.cancel()
-        for job in waiting:
+                unfinished.append(self._running)
+        for job in unfinished:
             job.fail(STOPPING)
 
     def _main(self) -> None:
@@ -158,7 +160,6 @@ class InferenceWorker:
                 slot.invalidate()
                 job.fail(Failure(500, "internal error; the next request starts clean"))
             finally:
-                job.phase = JobPhase.OVER
                 with self._changed:
                     self._running = None
                     self._changed.notify_all()

@@ -6,7 +6,6 @@ import asyncio
 
 from starlette.types import Receive
 
-from apps.serve.errors import ClientLeft
 from apps.serve.jobs import Emitted, Failed, Finished, Job, Restarted
 from apps.serve.sse import watch_disconnect
 from shared.text.events import TextDelta, ThinkingDelta
@@ -56,7 +55,5 @@ async def gather(job: Job, receive: Receive) -> tuple[Answer, Finished | Failed]
                         return answer, event
                     case _:
                         pass
-    except ClientLeft:
-        raise
     finally:
         watcher.cancel()

@@ -31,7 +31,7 @@ def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings
         settings.thinking, settings.effort, model.effort_profile, model.context, pro=model.id.endswith("-pro")
     )
     controls = ThinkingControls.of(body, request.reasoning_effort)
-    effort, _ = choose_effort(controls, request.model, defaults)
+    effort, note = choose_effort(controls, request.model, defaults)
     ask = Ask(
         kind="chat",
         model=request.model if request.model is not None else model.id,
@@ -40,6 +40,7 @@ def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings
         tools=_active_tools(request),
         effort=effort,
         generation=_generation(request, settings, thinking=effort != "none"),
+        note=note,
     )
     return ask, request
 
