@@ -1,0 +1,176 @@
+"""Undo, marks, payloads: going back on the reference engine leaves no trace."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from shared.errors import PayloadError, SessionInvalid
+from shared.model.reference_engine import ReferenceEngine, load
+from shared.model.reference_session import ReferenceSession
+from tests.support.golden import golden_json, tiny_q2
+
+TOKENS: list[int] = golden_json("prompts.json")["random"]["ids"]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ReferenceEngine]:
+    engine = load(tiny_q2(), prefill_chunk=64)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def session(engine: ReferenceEngine) -> Iterator[ReferenceSession]:
+    session = engine.open_session(512)
+    yield session
+    session.close()
+
+
+def sync(engine: ReferenceEngine, tokens: list[int], context: int = 512) -> ReferenceSession:
+    session = engine.open_session(context)
+    session.sync(tokens)
+    return session
+
+
+class TestUndo:
+    @pytest.mark.parametrize("length", [1, 2, 3, 4, 7, 126, 127, 128, 130, 131])
+    def test_is_bit_exact(self, length: int, session: ReferenceSession) -> None:
+        session.sync(TOKENS[:length])
+        before, logits = session.snapshot(), session.logits()
+        session.submit(9)
+        session.undo()
+        assert session.snapshot() == before
+        np.testing.assert_array_equal(session.logits(), logits)
+
+    def test_what_follows_does_not_depend_on_it(self, session: ReferenceSession) -> None:
+        session.sync(TOKENS[:126])
+        plain = session.snapshot()
+        for token in TOKENS[126:136]:
+            session.submit(token)
+        expected = session.snapshot()
+        session.restore(plain)
+        for token in TOKENS[126:136]:
+            session.submit(1279 - token)
+            session.undo()
+            session.submit(token)
+        assert session.snapshot() == expected
+
+    def test_works_once_and_only_right_after_a_submit(self, session: ReferenceSession) -> None:
+        session.sync(TOKENS[:5])
+        with pytest.raises(ValueError, match="no submitted token"):
+            session.undo()
+        session.submit(1)
+        session.undo()
+        with pytest.raises(ValueError, match="no submitted token"):
+            session.undo()
+        session.submit(1)
+        session.sync([*TOKENS[:5], 1, 2, 3])
+        with pytest.raises(ValueError, match="no submitted token"):
+            session.undo()
+
+
+class TestMarks:
+    @pytest.mark.parametrize("length", [1, 5, 127, 130])
+    def test_rewind_is_bit_exact_and_repeatable(self, length: int, session: ReferenceSession) -> None:
+        session.sync(TOKENS[:length])
+        before, mark = session.snapshot(), session.mark()
+        assert mark.position == length
+        for _ in range(2):
+            session.sync([*TOKENS[:length], *TOKENS[5:100]])
+            session.submit(4)
+            session.rewind(mark)
+            assert session.snapshot() == before
+
+    def test_a_later_mark_is_stale_after_going_behind_it(self, session: ReferenceSession) -> None:
+        session.sync(TOKENS[:10])
+        early = session.mark()
+        session.submit(1)
+        late = session.mark()
+        session.undo()
+        with pytest.raises(SessionInvalid):
+            session.rewind(late)
+        session.submit(2)
+        session.rewind(early)
+        assert session.tokens == TOKENS[:10]
+
+    def test_no_mark_outlives_its_timeline(self, session: ReferenceSession, engine: ReferenceEngine) -> None:
+        changes: list[Callable[[], object]] = [
+            session.invalidate,
+            lambda: session.sync(TOKENS[3:20]),
+            lambda: session.restore(sync(engine, TOKENS[:10]).snapshot()),
+        ]
+        for change in changes:
+            session.sync(TOKENS[:10])
+            mark = session.mark()
+            change()
+            with pytest.raises(SessionInvalid):
+                session.rewind(mark)
+
+    def test_a_mark_of_another_session_is_refused(
+        self, session: ReferenceSession, engine: ReferenceEngine
+    ) -> None:
+        session.sync(TOKENS[:10])
+        with pytest.raises(SessionInvalid):
+            session.rewind(sync(engine, TOKENS[:10]).mark())
+
+    def test_a_rewound_timeline_continues_as_a_fresh_one(
+        self, session: ReferenceSession, engine: ReferenceEngine
+    ) -> None:
+        """Going back changes caches and compressor state, not only the token list."""
+        session.sync(TOKENS[:64])
+        mark = session.mark()
+        session.sync(TOKENS[:140])
+        session.rewind(mark)
+        session.sync([*TOKENS[:64], *TOKENS[200:270]])
+        assert session.snapshot() == sync(engine, [*TOKENS[:64], *TOKENS[200:270]]).snapshot()
+
+
+class TestPayload:
+    @pytest.mark.parametrize("length", [1, 4, 6, 127, 128, 129, 262])
+    def test_a_restored_session_continues_bit_for_bit(
+        self, length: int, session: ReferenceSession, engine: ReferenceEngine
+    ) -> None:
+        session.sync(TOKENS[:length])
+        content = session.snapshot()
+        assert len(content) == session.payload_bytes()
+        other = engine.open_session(1024)
+        other.restore(content)
+        np.testing.assert_array_equal(other.logits(), session.logits())
+        for token in TOKENS[length : length + 6]:
+            session.submit(token)
+            other.submit(token)
+        np.testing.assert_array_equal(other.logits(), session.logits())
+        again = engine.open_session(512)
+        again.restore(session.snapshot())
+        assert again.snapshot() == session.snapshot()
+
+    def test_float32_rows_of_other_writers_are_rounded(
+        self, session: ReferenceSession, engine: ReferenceEngine
+    ) -> None:
+        session.sync(TOKENS[:130])
+        state = session._state.layers[2]
+        state.compressed[:32] *= np.float32(1.0001)
+        other = engine.open_session(512)
+        other.restore(session.snapshot())
+        rows = other._state.layers[2].compressed[:32]
+        np.testing.assert_array_equal(rows, rows.astype(np.float16))
+
+    def test_a_failed_load_leaves_the_session_invalid(self, session: ReferenceSession) -> None:
+        session.sync(TOKENS[:20])
+        content = session.snapshot()
+        with pytest.raises(PayloadError):
+            session.load(io.BytesIO(content[:-1]), len(content))
+        assert session.position == 0
+        with pytest.raises(SessionInvalid):
+            session.snapshot()
+        session.load(io.BytesIO(content), len(content))
+        assert session.tokens == TOKENS[:20]
+
+    def test_a_smaller_context_refuses(self, session: ReferenceSession, engine: ReferenceEngine) -> None:
+        session.sync(TOKENS[:20])
+        with pytest.raises(PayloadError, match="--ctx"):
+            engine.open_session(511).restore(session.snapshot())
