@@ -31,7 +31,7 @@ class GenerationSettings:
     """`max_tokens` below 0 means 0. A `seed` above 0 fixes the random stream; any other is drawn anew.
 
     `look_ahead` submits each token before it is known, which hides the host's time on a GPU and changes
-    nothing else. `greedy_syntax` forces temperature 0 on the syntax of tool calls (spec: text §3.5).
+    nothing else. `greedy_syntax` forces temperature 0 on the syntax of tool calls (spec: chat §3.5).
     """
 
     sampling: Sampling

@@ -39,7 +39,7 @@ GREEDY = Sampling(temperature=0.0)
 
 def effective_sampling(requested: Sampling, thinking: bool) -> Sampling:
     """What a turn really uses: while thinking is on the defaults apply to the whole turn, the answer
-    included, whatever was requested; only a requested temperature of 0 is honoured. Spec: text §4."""
+    included, whatever was requested; only a requested temperature of 0 is honoured. Spec: chat §4."""
     if not thinking or requested.greedy:
         return requested
     return Sampling()
