@@ -48,6 +48,12 @@ class Prompt:
             return _checked(self.tokens, tokenizer.vocabulary_size)
         return tokenizer.encode_rendered(self.text)
 
+    def as_text(self, tokenizer: Tokenizer) -> list[int]:
+        """Tokens of the bare text, control strings being text like any other."""
+        if self.tokens is not None:
+            return _checked(self.tokens, tokenizer.vocabulary_size)
+        return tokenizer.encode_text(self.text)
+
 
 def read_prompt(
     text: str | None, text_file: Path | None, tokens_file: Path | None, piped: BinaryIO | None

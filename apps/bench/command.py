@@ -18,6 +18,8 @@ from apps.bench.plot import write_chart
 from apps.bench.prompt import PromptSource
 from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
 from apps.console import say
+from apps.startup import context_line, engine_notes
+from apps.threads import limit_threads
 from shared.errors import UsageError
 from shared.session import Engine, Progress
 
@@ -92,6 +94,7 @@ def bench(
     """Measure prefill and generation speed over growing contexts."""
     if context.invoked_subcommand is not None:
         return
+    limit_threads(threads)
     settings = SweepSettings(ctx_start, ctx_max, step_incr, step_mul, gen_tokens)
     settings.check()
     allocated = ctx_alloc if ctx_alloc is not None else ctx_max + gen_tokens + 1
@@ -100,6 +103,7 @@ def bench(
     source = PromptSource.choose(prompt_file, chat_prompt_file, prompt_tokens)
     if dump_frontier_logits_dir is not None and not dump_frontier_logits_dir.is_dir():
         raise UsageError(f"--dump-frontier-logits-dir {dump_frontier_logits_dir}: no such folder")
+    prompt = source.read()
     engine = open_engine(
         options.EngineOptions(
             model=model,
@@ -116,7 +120,10 @@ def bench(
         )
     )
     try:
-        tokens = source.read(engine, system)
+        for note in engine_notes(engine):
+            say(note, "ds4.warning")
+        say(context_line(engine, allocated), "ds4.timing")
+        tokens = source.encode(prompt, engine, system)
         if len(tokens) < ctx_max:
             raise UsageError(f"the prompt has {len(tokens)} tokens, --ctx-max {ctx_max} needs that many")
         _run(engine, tokens, settings, allocated, csv, as_json, dump_frontier_logits_dir, quality)

@@ -54,8 +54,10 @@ def read_points(path: Path) -> list[Point]:
     """The rows of a sweep, by context. Accepts a byte-order mark; needs two rows. Raises PlotError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlotError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise PlotError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise PlotError(f"cannot read {path}: it is not UTF-8 text") from error
     reader = csv.DictReader(text.splitlines())
     missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
     if missing:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from apps.prompt import read_prompt
+from apps.prompt import Prompt, read_prompt
 from shared.errors import UsageError
 from shared.session import Engine
 
@@ -31,13 +31,17 @@ class PromptSource:
             raise UsageError("give exactly one of --prompt-file, --chat-prompt-file, --prompt-tokens")
         return given[0]
 
-    def read(self, engine: Engine, system: str) -> list[int]:
-        """The token ids for `engine`. `system` is used for a chat message only."""
+    def read(self) -> Prompt:
+        """The file's content. Raises UsageError."""
         ids = self.path if self.kind == "tokens" else None
         prompt = read_prompt(None, self.path if ids is None else None, ids, None)
         assert prompt is not None
+        return prompt
+
+    def encode(self, prompt: Prompt, engine: Engine, system: str) -> list[int]:
+        """The token ids for `engine`. `system` is used for a chat message only."""
         if self.kind == "chat":
             return prompt.encode(
                 engine.tokenizer, system=system, effort="none", profile=engine.effort_profile
             )
-        return prompt.as_written(engine.tokenizer)
+        return prompt.as_text(engine.tokenizer)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.bench.prompt import PromptSource
 from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
 from apps.cli import main
 from shared.errors import UsageError
@@ -19,6 +20,7 @@ from shared.kv.payload import payload_size
 from shared.model.reference_engine import load as load_reference
 from shared.sampling import GREEDY, Sampling
 from shared.session import Picked
+from shared.text import marks
 from tests.support.golden import golden_json, tiny_q2
 
 
@@ -170,3 +172,13 @@ def test_a_short_prompt_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     prompt.write_text("too short")
     assert main(f"bench -m {tiny_q2()} --backend reference --prompt-file {prompt}".split()) == 2
     assert "--ctx-max 32768 needs that many" in capsys.readouterr().err
+
+
+def test_a_prompt_file_is_raw_text(tmp_path: Path) -> None:
+    prompt = tmp_path / "marks.txt"
+    prompt.write_text(f"a {marks.EOS} b")
+    engine = load_reference(tiny_q2())
+    source = PromptSource(prompt, "text")
+    tokens = source.encode(source.read(), engine, "")
+    assert engine.tokenizer.specials.eos not in tokens
+    assert engine.tokenizer.decode(tokens) == prompt.read_bytes()
