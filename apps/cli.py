@@ -7,7 +7,9 @@ feel instant.
 from __future__ import annotations
 
 import importlib
+import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,49 +44,61 @@ COMMANDS: dict[str, Command] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ds4` with `arguments` (default: the process's own) and return the exit code."""
+    whole_process = arguments is None
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if problem := _foreign_shared_package():
         return _fail(problem, 1)
     try:
-        code = _dispatch(arguments)
-        sys.stdout.flush()
+        _repair_streams()
+        return _guarded(arguments)
     except BrokenPipeError:
-        _discard_output()
         return 1
     except KeyboardInterrupt:
         return INTERRUPT_EXIT
-    return code
+    finally:
+        if whole_process:
+            # A second Ctrl+C would only tear the interpreter's own clean-up, with a traceback.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _discard_unwritten()
 
 
-def _dispatch(arguments: list[str]) -> int:
-    first = arguments[0] if arguments else ""
-    if first in ("--help", "-h", "help"):
+def _dispatch(name: str, arguments: list[str]) -> int:
+    if name in COMMANDS:
+        return run(name, arguments)
+    if name in ("--help", "-h", "help"):
         print(help_text())
         return 0
-    if first in ("--version", "-V"):
+    if name in ("--version", "-V"):
         from shared import __version__
 
         print(f"{PROGRAM} {__version__}")
         return 0
-    if first in COMMANDS:
-        return _guarded(first, arguments[1:])
-    if first == "" or first.startswith("-"):
-        return _guarded(DEFAULT_COMMAND, arguments)
-    return _fail(_unknown_command(first), USAGE_EXIT)
+    return _fail(_unknown_command(name), USAGE_EXIT)
 
 
-def _guarded(name: str, arguments: list[str]) -> int:
-    """Run one subcommand; every failure becomes one line on stderr and an exit code."""
+def _split(arguments: list[str]) -> tuple[str, list[str]]:
+    """The command's name and what follows it; options alone go to the default command."""
+    first = arguments[0] if arguments else ""
+    if first in ("--help", "-h", "--version", "-V") or (first and not first.startswith("-")):
+        return first, arguments[1:]
+    return DEFAULT_COMMAND, arguments
+
+
+def _guarded(arguments: list[str]) -> int:
+    """Run one command; every failure becomes one line on stderr and an exit code."""
     from shared.errors import Ds4Error
 
+    name, rest = _split(arguments)
     try:
-        return run(name, arguments)
+        code = _dispatch(name, rest)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         raise
     except Ds4Error as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", 1)
     except MemoryError:
         return _fail("out of memory: lower --ctx or use a smaller model file", 1)
@@ -117,9 +131,31 @@ def run(name: str, arguments: Sequence[str]) -> int:
     except typer.Abort:
         return INTERRUPT_EXIT
     except click_exception as error:
-        message: str = error.format_message()  # type: ignore[attr-defined]
-        raise UsageError(f"{' '.join(message.split())} (see `{PROGRAM} {name} --help`)") from None
+        raise UsageError(_usage_problem(name, error)) from None
     return result if isinstance(result, int) else 0
+
+
+def _usage_problem(name: str, error: Any) -> str:
+    """One line for what the parser refused: which option or variable, why, and where to read on."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    if type(error).__name__ == "BadParameter" and context is not None and parameter is not None:
+        reason = str(error.message).removeprefix("Value error, ").removesuffix(".")
+        what = _given_as(context, parameter)
+        wish = reason.removeprefix("Input should ").partition(", ")[0]
+        message = f"{what} should {wish}" if reason.startswith("Input should ") else f"{what}: {reason}"
+    else:
+        message = error.format_message()
+    command = context.command_path if context is not None else f"{PROGRAM} {name}"
+    return f"{' '.join(message.split())} (see `{command} --help`)"
+
+
+def _given_as(context: Any, parameter: Any) -> str:
+    """The option, or the environment variable that its value came from."""
+    source = context.get_parameter_source(parameter.name)
+    if source is not None and source.name == "ENVIRONMENT":
+        variables = [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar
+        return str(next(name for name in variables if os.environ.get(name)))
+    return "/".join(parameter.opts)
 
 
 def load_command(name: str) -> Any:
@@ -132,7 +168,18 @@ def load_command(name: str) -> Any:
         target = _application(name, target)
     command = typer.main.get_command(target)
     command.name = name
+    _tidy_help(command)
     return command
+
+
+def _tidy_help(command: Any) -> None:
+    """Paragraphs that fill the width, and no type beside a flag that takes no value."""
+    command.help = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
+    for parameter in command.params:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for nested in getattr(command, "commands", {}).values():
+        _tidy_help(nested)
 
 
 def _application(name: str, function: Any) -> typer.Typer:
@@ -187,9 +234,26 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def _discard_output() -> None:
-    """The reader of our output left: point stdout at nothing so that the final flush stays quiet."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _repair_streams() -> None:
+    """A stream that was closed at start swallows what it gets, so that no other file can take its
+    number; a character that a stream cannot encode becomes `?` instead of an error."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if name != "stdin":
+                setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8"))
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _discard_unwritten() -> None:
+    """What a reader that left, or a full disk, did not take must not fail again at the very end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

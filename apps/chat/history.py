@@ -16,6 +16,7 @@ from prompt_toolkit.history import History
 
 HISTORY_ENTRIES = 512
 _LONGEST_FILE = 16 << 20
+_LONGEST_ENTRY = 20_000
 
 
 def history_path() -> Path:
@@ -28,7 +29,8 @@ def history_path() -> Path:
 
 
 class PromptHistory(History):
-    """Prompt history in `path`, mode 0600, rewritten as a whole after each entry."""
+    """Prompt history in `path`, mode 0600, rewritten as a whole after each entry: behind whatever another
+    chat has written there meanwhile. Pasted documents are left out."""
 
     def __init__(self, path: Path, limit: int = HISTORY_ENTRIES) -> None:
         super().__init__()
@@ -40,7 +42,9 @@ class PromptHistory(History):
         return reversed(self._entries)
 
     def store_string(self, string: str) -> None:
-        self._entries = [*self._entries, string][-self._limit :]
+        if len(string) > _LONGEST_ENTRY:
+            return
+        self._entries = [*(_read(self._path) or self._entries), string][-self._limit :]
         try:
             self._write()
         except OSError:
@@ -50,16 +54,21 @@ class PromptHistory(History):
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # mkstemp creates the file with mode 0600.
         descriptor, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".history-")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(entry) + "\n" for entry in self._entries)
-        os.replace(temporary, self._path)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(entry) + "\n" for entry in self._entries)
+            os.replace(temporary, self._path)
+        except OSError:
+            os.unlink(temporary)
+            raise
 
 
 def _read(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > _LONGEST_FILE:
-            return []
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        with path.open("rb") as file:
+            # Of a file that grew too long, the newest part; its first line may be cut and is then skipped.
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_FILE))
+            lines = file.read(_LONGEST_FILE).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [entry for entry in map(_entry, lines) if entry is not None]

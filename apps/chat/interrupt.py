@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+PATIENCE_SECONDS = 2.0
+
 
 class Interrupt:
-    """While entered, the first Ctrl+C only sets the wish; a second one raises KeyboardInterrupt, so that
-    work which never polls can still be left. Calling it tells whether the wish stands."""
+    """While entered, the first Ctrl+C only sets the wish, and quick further ones mean the same wish: they
+    must not tear off work that is about to stop. One that comes PATIENCE_SECONDS later raises
+    KeyboardInterrupt, so that work which never polls can still be left. Calling it tells whether the wish
+    stands."""
 
-    def __init__(self) -> None:
-        self._wished = False
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._wished_at: float | None = None
         self._previous: Any = None
 
     def __call__(self) -> bool:
-        return self._wished
+        return self._wished_at is not None
 
     def __enter__(self) -> Interrupt:
-        self._wished = False
+        self._wished_at = None
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGINT, self._handle)
         return self
@@ -33,6 +40,8 @@ class Interrupt:
             self._previous = None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._wished:
+        now = self._clock()
+        if self._wished_at is None:
+            self._wished_at = now
+        elif now - self._wished_at >= PATIENCE_SECONDS:
             raise KeyboardInterrupt
-        self._wished = True

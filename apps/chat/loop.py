@@ -13,10 +13,11 @@ from apps.chat.answer import ending_note
 from apps.chat.conversation import Conversation
 from apps.chat.interrupt import Interrupt
 from apps.chat.slash import BadInput, help_lines, parse_slash, positive_number
-from apps.chat.trace import Trace, turn_fields
+from apps.chat.turn_trace import turn_fields
 from apps.console import say
 from apps.prompt import read_file
 from apps.startup import thinking_line
+from apps.trace import Trace
 from shared.errors import Cancelled, Ds4Error
 from shared.session import Engine
 from shared.text.effort import Effort, resolve_effort
@@ -64,12 +65,11 @@ class ChatLoop:
         """Read and handle lines until Ctrl+D or /quit."""
         while True:
             try:
-                line = self._read_line()
+                if not self.handle(self._read_line()):
+                    return
             except KeyboardInterrupt:
                 continue
             except EOFError:
-                return
-            if not self.handle(line):
                 return
 
     def handle(self, line: str) -> bool:
@@ -86,9 +86,6 @@ class ChatLoop:
             self._commands[name](argument)
         except Ds4Error as error:
             say(str(error), "ds4.error", on=self._err)
-        except KeyboardInterrupt:
-            self._conversation.forget_state()
-            say("interrupted", "ds4.warning", on=self._err)
         except MemoryError:
             self._conversation.forget_state()
             say("out of memory: /ctx with a smaller number frees some", "ds4.error", on=self._err)
@@ -105,6 +102,11 @@ class ChatLoop:
                 answer = conversation.send(message, interrupt)
         except Cancelled:
             say("interrupted: the message was not sent", "ds4.warning", on=self._err)
+            return
+        except KeyboardInterrupt:
+            # The engine was torn off in the middle of a step.
+            conversation.forget_state()
+            say("interrupted: the turn was dropped", "ds4.warning", on=self._err)
             return
         self._trace.write("turn", **turn_fields(conversation.last_prompt, answer, self._engine.tokenizer))
         if answer.cause == "cancelled":
@@ -132,9 +134,11 @@ class ChatLoop:
 
     def _context(self, argument: str) -> None:
         context = positive_number(argument, "/ctx", 65536)
+        tokens = len(self._conversation)
+        if tokens >= context:
+            raise BadInput(f"/ctx {context} is too small: the conversation has {tokens} tokens")
         self._check_context(context)
         self._conversation.resize(context)
-        tokens = len(self._conversation)
         say(f"context {context}: the next turn prefills all {tokens} tokens", "ds4.ok", on=self._err)
         effort = self._conversation.effort
         if resolve_effort(effort, self._engine.effort_profile, context)[0] != effort:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from apps.chat.answer import Answerer, ending_note
 from apps.chat.interrupt import Interrupt
 from apps.chat.settings import ChatSettings
-from apps.chat.trace import Trace, turn_fields
+from apps.chat.turn_trace import turn_fields
 from apps.console import say
 from apps.prompt import Prompt, thinking_open
+from apps.trace import Trace
 from shared.errors import Cancelled
 from shared.session import Engine
 

@@ -43,10 +43,14 @@ class PrefillProgress:
             self._console.print()
 
     def _rewrite(self, done: int, total: int) -> None:
-        full = round(_BAR_CELLS * done / total)
-        bar = "━" * full + "╺" * (_BAR_CELLS - full)
+        # A line that wraps cannot be rewritten: the last column stays free.
+        room = self._console.width - 1
+        figures = self._figures(done, total)[:room]
+        cells = max(0, min(_BAR_CELLS, room - len(figures) - 1))
+        full = round(cells * done / total)
+        bar = "━" * full + "╺" * (cells - full)
         self._console.file.write("\r")
-        self._console.print(f"{self._figures(done, total)} {bar}", style="ds4.timing", end="")
+        self._console.print(f"{figures} {bar}".rstrip(), style="ds4.timing", end="")
         self._console.file.write(_CLEAR_TO_END)
         self._console.file.flush()
         self._open_line = True

@@ -10,20 +10,24 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from apps.backend import open_engine, open_tokenizer
 from apps.chat.answer import Answerer
 from apps.chat.settings import ChatSettings
-from apps.chat.trace import Trace
 from apps.console import console, say, sayer
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
+from apps.output_file import check_writable
 from apps.prompt import Prompt, read_file
 from apps.startup import context_line, engine_notes, thinking_line
-from shared.errors import UsageError
+from apps.trace import Trace
 from shared.sampling import Sampling
 from shared.session import Engine
 from shared.text.effort import Effort, resolve_effort
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,8 @@ class Run:
         from apps.chat.diagnostics import Dumps, write_dumps
 
         for path in (logits, logprobs):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise UsageError(f"cannot write {path}: there is no such folder")
+            if path is not None:
+                check_writable(path)
         with self._engine() as engine:
             wanted = Dumps(logits=logits, logprobs=logprobs, top_k=top_k)
             write_dumps(
@@ -79,7 +83,7 @@ class Run:
         from apps.chat.one_shot import answer_once
 
         err = console()
-        with Trace(self.trace) as trace, self._engine() as engine:
+        with self._trace(err) as trace, self._engine() as engine:
             answerer = Answerer(engine, out=console(sys.stdout), err=err)
             answer_once(engine, prompt, self._settings(engine), answerer, err=err, trace=trace)
 
@@ -89,9 +93,10 @@ class Run:
         from apps.chat.history import history_path
         from apps.chat.keyboard import line_reader
         from apps.chat.loop import ChatLoop
+        from apps.chat.quiet_terminal import quiet_terminal
 
         err = console()
-        with Trace(self.trace) as trace, self._engine() as engine:
+        with quiet_terminal(), self._trace(err) as trace, self._engine() as engine:
             answerer = Answerer(engine, out=console(sys.stdout), err=err)
             with closing(Conversation(engine, self._settings(engine), answerer)) as conversation:
                 loop = ChatLoop(
@@ -104,6 +109,9 @@ class Run:
                 )
                 loop.handle("/help")
                 loop.run()
+
+    def _trace(self, err: Console) -> Trace:
+        return Trace(self.trace, say=sayer("ds4.warning", err))
 
     @contextmanager
     def _engine(self) -> Iterator[Engine]:

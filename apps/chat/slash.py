@@ -31,7 +31,7 @@ SLASH_COMMANDS = (
     SlashCommand("/stats", "", "what the conversation has cost so far"),
     SlashCommand("/quit", "", "leave (also /exit and Ctrl+D)"),
 )
-_NAMES = {command.name for command in SLASH_COMMANDS} | {"/exit"}
+_TAKES_ARGUMENT = {command.name: bool(command.argument) for command in SLASH_COMMANDS} | {"/exit": False}
 
 
 class BadInput(Ds4Error):
@@ -41,24 +41,30 @@ class BadInput(Ds4Error):
 def parse_slash(line: str) -> tuple[str, str] | None:
     """(name, argument) of a slash command; None for a message to the model.
 
-    A word with a second slash is a path, not a command. Raises BadInput for an unknown command.
+    Several lines are a message, and so is a word with a second slash: a path. Raises BadInput for an
+    unknown command and for text behind a command that would be lost.
     """
     stripped = line.strip()
-    if not stripped.startswith("/"):
+    if not stripped.startswith("/") or "\n" in stripped:
         return None
     name, _, argument = stripped.partition(" ")
-    if "\n" in name or "/" in name[1:]:
+    argument = argument.strip()
+    if "/" in name[1:]:
         return None
-    if name not in _NAMES:
+    if name not in _TAKES_ARGUMENT:
         raise BadInput(f"unknown command {name}: /help lists the commands")
-    return ("/quit" if name == "/exit" else name), argument.strip()
+    if argument and not _TAKES_ARGUMENT[name]:
+        raise BadInput(f"{name} takes nothing behind it: send the rest as a message of its own")
+    return ("/quit" if name == "/exit" else name), argument
 
 
 def positive_number(argument: str, command: str, example: int) -> int:
     """The number that `/ctx` or `/power` was given. Raises BadInput."""
     # int() would also take signs, blanks, underscores and other scripts' digits.
-    if not (argument.isascii() and argument.isdigit()) or len(argument) > 9 or int(argument) == 0:
+    if not (argument.isascii() and argument.isdigit()) or not argument.strip("0"):
         raise BadInput(f"{command} needs a positive number, for example {command} {example}")
+    if len(argument) > 9:
+        raise BadInput(f"{command} {argument[:12]} is too large")
     return int(argument)
 
 

@@ -33,9 +33,9 @@ class Recorded:
         return self._stream.getvalue()
 
 
-def terminal(*, colors: bool = True) -> Recorded:
+def terminal(*, colors: bool = True, width: int = 80) -> Recorded:
     """As on a terminal of 80 columns."""
-    return Recorded(terminal=True, colors=colors)
+    return Recorded(terminal=True, colors=colors, width=width)
 
 
 def file() -> Recorded:

@@ -1,5 +1,6 @@
 """The `ds4` command itself: dispatch, exit codes, one line per failure."""
 
+import os
 import subprocess
 import sys
 import types
@@ -8,6 +9,18 @@ import pytest
 
 from apps import cli
 from shared.errors import Ds4Error
+
+MAIN = "import sys; from apps.cli import main; sys.exit(main())"
+
+
+def _ds4(arguments, *, script=MAIN, **keywords):
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+        **keywords,
+    )
 
 
 @pytest.fixture
@@ -108,12 +121,67 @@ def test_a_usage_error_is_one_line_with_exit_code_2(command, capsys):
 
     command(chat)
     assert cli.main(["--number", "1x"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("ds4: Invalid value for '--number'")
-    assert error.endswith("(see `ds4 chat --help`)\n")
-    assert error.count("\n") == 1
+    assert capsys.readouterr().err == "ds4: --number should be a valid integer (see `ds4 chat --help`)\n"
     assert cli.main(["--nope"]) == 2
     assert capsys.readouterr().err.startswith("ds4: No such option: --nope")
+
+
+def test_a_usage_error_names_the_variable_that_caused_it(capsys, monkeypatch):
+    monkeypatch.setenv("DS4_METAL_PREFILL_CHUNK", "x")
+    assert cli.main(["doctor"]) == 2
+    assert capsys.readouterr().err == (
+        "ds4: DS4_METAL_PREFILL_CHUNK should be a valid integer (see `ds4 doctor --help`)\n"
+    )
+    monkeypatch.delenv("DS4_METAL_PREFILL_CHUNK")
+    monkeypatch.setenv("DS4_BACKEND", "foo")
+    assert cli.main(["-p", "x"]) == 2
+    assert capsys.readouterr().err.startswith("ds4: DS4_BACKEND: 'foo' is not one of 'auto', 'mlx'")
+
+
+def test_a_usage_error_of_a_nested_command_points_to_its_own_help(capsys):
+    assert cli.main(["bench", "plot"]) == 2
+    assert capsys.readouterr().err.endswith("(see `ds4 bench plot --help`)\n")
+
+
+def test_help_fills_the_width_and_gives_flags_no_type(capsys):
+    assert cli.main(["chat", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert " The answer goes to standard output, everything else to standard error. " in shown
+    assert "<bool>" not in shown.replace("--help    -h        <bool>", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["doctor"], ["chat", "--help"]])
+def test_a_full_disk_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = _ds4(arguments, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, "ds4: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_streams_closed_at_start_are_no_fault(closed):
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" doctor {closed}', sys.executable, MAIN],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("python " in done.stdout) is ("1>" not in closed)
+
+
+def test_a_stream_that_lacks_a_character_shows_a_question_mark():
+    script = "from apps import cli; cli.help_text = lambda: 'caf\\xe9'; cli.main(['--help'])"
+    done = _ds4([], script=script, stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.stdout == "caf?\n"
+
+
+def test_ctrl_c_after_the_end_tears_nothing(command):
+    script = (
+        "import signal, sys\nfrom apps import cli\nsys.argv = ['ds4', '--version']\ncli.main()\n"
+        "signal.raise_signal(signal.SIGINT)"
+    )
+    done = _ds4([], script=script, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_foreign_package_named_shared_is_reported(tmp_path):

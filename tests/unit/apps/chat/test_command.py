@@ -112,7 +112,7 @@ def test_contradictions_are_one_line_and_exit_code_2(ds4, arguments, line):
 def test_bad_values_are_one_line_and_exit_code_2(ds4, arguments):
     code, out, err = ds4("-p", "a", *arguments.split())
     assert (code, out, len(err)) == (2, "", 1)
-    assert err[0].startswith("ds4: Invalid value for ")
+    assert err[0].startswith("ds4: -")
     assert arguments.split()[0] in err[0]
 
 

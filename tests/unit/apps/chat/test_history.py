@@ -44,6 +44,32 @@ def test_a_history_that_cannot_be_written_stays_in_memory(tmp_path):
     assert list(history.load_history_strings()) == ["kept"]
 
 
+def test_a_history_that_cannot_be_replaced_leaves_nothing_behind(tmp_path):
+    (tmp_path / "history").mkdir()
+    history = PromptHistory(tmp_path / "history")
+    history.store_string("kept")
+    assert list(history.load_history_strings()) == ["kept"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["history"]
+
+
+def test_two_chats_keep_each_others_lines(tmp_path):
+    one, two = PromptHistory(tmp_path / "history"), PromptHistory(tmp_path / "history")
+    one.store_string("from one")
+    two.store_string("from two")
+    assert _entries(tmp_path / "history") == ["from two", "from one"]
+
+
+def test_of_a_giant_file_the_newest_lines_are_read(tmp_path):
+    path = tmp_path / "history"
+    path.write_text('"old"\n' + '"' + "x" * 1000 + '"\n' + "\n" * (16 << 20) + '"new"\n')
+    assert _entries(path) == ["new"]
+
+
+def test_a_pasted_document_is_not_stored(tmp_path):
+    PromptHistory(tmp_path / "history").store_string("x" * 20_001)
+    assert _entries(tmp_path / "history") == []
+
+
 def test_where(monkeypatch, tmp_path):
     assert history_path() == tmp_path / "history"
     monkeypatch.delenv("DS4_HISTORY")

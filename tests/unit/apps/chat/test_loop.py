@@ -2,6 +2,7 @@
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +10,8 @@ from apps.chat.answer import Answerer
 from apps.chat.conversation import Conversation
 from apps.chat.loop import ChatLoop
 from apps.chat.settings import ChatSettings
-from apps.chat.trace import Trace
 from apps.memory import NotEnoughMemory
+from apps.trace import Trace
 from shared.sampling import GREEDY
 from shared.scripted.pauses import Pauses
 from tests.support import consoles
@@ -30,7 +31,7 @@ class Chat:
         )
         self.conversation = Conversation(self.engine, settings, answerer)
         self.lines = []
-        self.trace = Trace(trace)
+        self.trace = Trace(trace, say=self.err.console.print)
         self.loop = ChatLoop(
             self.engine,
             self.conversation,
@@ -67,7 +68,9 @@ class Chat:
         ("/ctx abc", "/ctx needs a positive number, for example /ctx 65536\n"),
         ("/ctx", "/ctx needs a positive number, for example /ctx 65536\n"),
         ("/ctx 0", "/ctx needs a positive number, for example /ctx 65536\n"),
-        ("/ctx 1", "the prompt has 37 tokens but the context holds 1: raise --ctx or shorten the prompt\n"),
+        ("/ctx 1", "/ctx 1 is too small: the conversation has 37 tokens\n"),
+        ("/ctx 9999999999", "/ctx 9999999999 is too large\n"),
+        ("/think hard", "/think takes nothing behind it: send the rest as a message of its own\n"),
         ("/ctx 999999", "too much\n"),
         ("/power 0", "/power needs a positive number, for example /power 50\n"),
         ("/power 101", "/power takes 1 to 100 percent\n"),
@@ -83,7 +86,7 @@ def test_bad_input_says_what_is_right_and_the_conversation_goes_on(line, complai
     chat = Chat(turn("A"))
     chat.run("one")
     said = chat.run(line)
-    if "tokens but" in complaint:
+    if "37 tokens" in complaint:
         complaint = complaint.replace("37", str(len(chat.conversation)))
     assert said == complaint
     assert chat.conversation.turns == 1
@@ -201,6 +204,42 @@ def test_the_trace_tells_what_was_sent_and_what_came(tmp_path):
     assert event["prompt_tokens"] == chat.conversation.last_prompt
     assert event["prompt"].endswith("<｜User｜>one<｜Assistant｜><think>")
     assert (tmp_path / "trace").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_trace_that_cannot_go_on_costs_no_answer():
+    chat = Chat(turn("A"), turn("B"), trace=Path("/dev/full"))
+    said = chat.run("one", "two")
+    assert said.count("the trace ends here: cannot write ") == 1
+    assert said.count("t/s, generation: ") == 2
+    assert chat.conversation.turns == 2
+
+
+def test_ctrl_c_that_tears_a_step_drops_the_turn_and_its_state(monkeypatch):
+    chat = Chat(turn("A"))
+    chat.run("one")
+    forgotten = []
+    with monkeypatch.context() as patch:
+
+        def torn(*_):
+            raise KeyboardInterrupt
+
+        patch.setattr(chat.conversation, "send", torn)
+        patch.setattr(chat.conversation, "forget_state", lambda: forgotten.append(True))
+        assert chat.run("two") == "interrupted: the turn was dropped\n"
+    assert forgotten == [True]
+    chat.run("three")
+    assert chat.conversation.turns == 2
+
+
+def test_ctrl_c_between_turns_costs_nothing(monkeypatch):
+    chat = Chat(turn("A"))
+    chat.run("one")
+    monkeypatch.setattr(
+        "apps.chat.loop.help_lines", lambda: (_ for _ in ()).throw(KeyboardInterrupt), raising=True
+    )
+    monkeypatch.setattr(chat.conversation, "forget_state", lambda: pytest.fail("the state was dropped"))
+    assert chat.run("/help", "two").count("t/s, generation: ") == 1
+    assert chat.conversation.turns == 2
 
 
 def test_help_lists_the_commands():

@@ -1,5 +1,7 @@
 """How a prefill is shown."""
 
+import pytest
+
 from apps.chat.prefill_progress import PrefillProgress
 from tests.support import consoles
 
@@ -21,6 +23,15 @@ def test_a_terminal_shows_one_line_that_rewrites_itself():
         f"\rprefill 20 tokens: 4/8 (50.0%) {half}\x1b[K"
         f"\rprefill 20 tokens: 8/8 (100.0%) {full}\x1b[K\n"
     )
+
+
+@pytest.mark.parametrize("width", [1, 10, 30, 38, 45, 60, 80])
+def test_the_line_never_wraps(width):
+    shown = _run(consoles.terminal(colors=False, width=width), [(0, 8), (4, 8)])
+    lines = [line.removesuffix("\x1b[K") for line in shown.split("\r")[1:]]
+    assert len(lines) == 2
+    assert all(len(line) < max(2, width) for line in lines)
+    assert lines[1].startswith("prefill 20 tokens: 4/8 (50.0%)"[: width - 1])
 
 
 def test_an_interrupted_prefill_ends_its_line_once():

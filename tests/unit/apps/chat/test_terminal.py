@@ -4,8 +4,10 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -31,6 +33,7 @@ class Terminal:
 
     def __init__(self, script, *arguments, **environment):
         self._master, slave = pty.openpty()
+        self._modes = termios.tcgetattr(slave)
         command = [sys.executable, "-c", DS4, "--script", str(script), "--nothink", *arguments]
         self.process = subprocess.Popen(
             command,
@@ -44,6 +47,10 @@ class Terminal:
         os.close(slave)
         self.raw = ""
         self._seen = 0
+
+    @property
+    def modes_are_back(self):
+        return termios.tcgetattr(self._master) == self._modes
 
     def type(self, keys):
         os.write(self._master, keys.encode())
@@ -144,6 +151,51 @@ def test_ctrl_c_cancels_a_prefill(terminal):
     chat.wait_for("ds4>")
     chat.type("/quit\r")
     assert chat.wait_for_end() == 0
+
+
+def test_what_is_typed_during_an_answer_waits_for_the_prompt_unseen(terminal):
+    chat = terminal(turn(*["word "] * 20, piece_delay_s=0.05), turn("Second."), turn("Third."))
+    chat.wait_for("ds4>")
+    chat.type("one\r")
+    chat.wait_for("word word")
+    chat.type("typed ahead\rand more\r")
+    shown = chat.wait_for("generation: ")
+    assert "typed" not in shown
+    assert "Second." in chat.wait_for("generation: ")
+    assert "Third." in chat.wait_for("generation: ")
+    chat.wait_for("ds4>")
+    chat.type("/quit\r")
+    assert chat.wait_for_end() == 0
+
+
+def test_a_hasty_second_ctrl_c_costs_nothing(terminal):
+    chat = terminal(turn(*["word "] * 200, piece_delay_s=0.05), turn("Next."))
+    chat.wait_for("ds4>")
+    chat.type("one\r")
+    chat.wait_for("word word")
+    chat.type("\x03\x03")
+    chat.wait_for("interrupted: the partial answer stays")
+    chat.wait_for("ds4>")
+    chat.type("/stats\r")
+    chat.wait_for("turns: 1")
+    chat.wait_for("ds4>")
+    chat.type("/quit\r")
+    assert chat.wait_for_end() == 0
+    assert "Traceback" not in chat.raw
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_sigterm_leaves_the_terminal_as_it_was(terminal, busy):
+    chat = terminal(turn(*["word "] * 200, piece_delay_s=0.05))
+    chat.wait_for("ds4>")
+    if busy:
+        chat.type("one\r")
+        chat.wait_for("word word")
+    assert not chat.modes_are_back
+    chat.process.send_signal(signal.SIGTERM)
+    assert chat.wait_for_end() == 143
+    assert chat.modes_are_back
+    assert "Traceback" not in chat.raw
 
 
 @pytest.mark.parametrize(("environment", "dim"), [({}, True), ({"NO_COLOR": "1"}, False)])
