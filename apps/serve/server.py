@@ -162,8 +162,8 @@ class Server:
     def _log_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What nobody else caught: one line, never a traceback."""
         error = context.get("exception")
-        if isinstance(error, asyncio.CancelledError):
-            return  # a connection that was still open at the end
+        if isinstance(error, asyncio.CancelledError | ConnectionError | TimeoutError):
+            return  # a connection that was still open at the end, or whose peer is gone
         self._log.error(f"connection error: {describe(error) if error else context['message']}")
 
 

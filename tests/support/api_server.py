@@ -39,6 +39,12 @@ class RunningServer:
     _log: io.StringIO
     _stop: Callable[[], None]
     _in_flight: InFlight
+    _loop: asyncio.AbstractEventLoop
+
+    @property
+    def connections(self) -> int:
+        """Those that Hypercorn still holds: each is a task of this name."""
+        return sum("_server_callback" in repr(task) for task in asyncio.all_tasks(self._loop))
 
     @property
     def log(self) -> str:
@@ -109,7 +115,7 @@ def serve_engine(
         parts["loop"].call_soon_threadsafe(parts["server"].request_stop)
 
     try:
-        yield RunningServer(url, address, worker, journal_file, text, stop, parts["in_flight"])
+        yield RunningServer(url, address, worker, journal_file, text, stop, parts["in_flight"], parts["loop"])
     finally:
         if thread.is_alive():
             stop()
