@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -17,9 +18,11 @@ from apps.bench.frontier_logits import FrontierLogits
 from apps.bench.plot import write_chart
 from apps.bench.prompt import PromptSource
 from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
-from apps.console import say
+from apps.console import say, sayer
+from apps.output_file import check_writable
 from apps.startup import context_line, engine_notes
 from apps.threads import limit_threads
+from apps.trace import Trace
 from shared.errors import UsageError
 from shared.session import Engine, Progress
 
@@ -90,6 +93,7 @@ def bench(
     threads: options.ThreadsOption = None,
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
+    trace: options.TraceOption = None,
 ) -> None:
     """Measure prefill and generation speed over growing contexts."""
     if context.invoked_subcommand is not None:
@@ -103,6 +107,8 @@ def bench(
     source = PromptSource.choose(prompt_file, chat_prompt_file, prompt_tokens)
     if dump_frontier_logits_dir is not None and not dump_frontier_logits_dir.is_dir():
         raise UsageError(f"--dump-frontier-logits-dir {dump_frontier_logits_dir}: no such folder")
+    if csv is not None:
+        check_writable(csv)
     prompt = source.read()
     engine = open_engine(
         options.EngineOptions(
@@ -125,8 +131,13 @@ def bench(
         say(context_line(engine, allocated), "ds4.timing")
         tokens = source.encode(prompt, engine, system)
         if len(tokens) < ctx_max:
-            raise UsageError(f"the prompt has {len(tokens)} tokens, --ctx-max {ctx_max} needs that many")
-        _run(engine, tokens, settings, allocated, csv, as_json, dump_frontier_logits_dir, quality)
+            raise UsageError(
+                f"the prompt has {len(tokens)} tokens but --ctx-max is {ctx_max}: give a longer one, or "
+                f"--ctx-max {max(1, len(tokens))}"
+            )
+        with Trace(trace, say=sayer("ds4.warning")) as events:
+            events.write("prompt", prompt_tokens=tokens)
+            _run(engine, tokens, settings, allocated, csv, as_json, dump_frontier_logits_dir, quality, events)
     finally:
         engine.close()
 
@@ -140,6 +151,7 @@ def _run(
     as_json: bool,
     logits_folder: Path | None,
     quality: bool,
+    trace: Trace,
 ) -> None:
     session = engine.open_session(allocated)
     dump = FrontierLogits(logits_folder, engine, session, quality, len(tokens)) if logits_folder else None
@@ -159,6 +171,7 @@ def _run(
                 at_frontier=dump.write if dump else _no_dump,
             ):
                 rows.append(row)
+                trace.write("frontier", **asdict(row))
                 if not as_json:
                     print(row.csv(), file=output, flush=True)
                 say(

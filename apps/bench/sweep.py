@@ -53,7 +53,8 @@ class SweepSettings:
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """One frontier. Rates in tokens per second; the field names are the CSV header."""
+    """One frontier. Rates in tokens per second; the names of the fields but the last, the token ids that
+    were generated, are the CSV header."""
 
     ctx_tokens: int
     prefill_tokens: int
@@ -61,6 +62,7 @@ class SweepRow:
     gen_tokens: int
     gen_tps: float
     kvcache_bytes: int
+    generated: tuple[int, ...] = ()
 
     def csv(self) -> str:
         return ",".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in self.values())
@@ -69,7 +71,7 @@ class SweepRow:
         return [getattr(self, name) for name in COLUMNS]
 
 
-COLUMNS = tuple(field.name for field in fields(SweepRow))
+COLUMNS = tuple(field.name for field in fields(SweepRow) if field.name != "generated")
 CSV_HEADER = ",".join(COLUMNS)
 
 
@@ -102,13 +104,14 @@ def sweep(
         at_frontier(frontier, frontier - previous)
         snapshot = session.snapshot() if settings.generate else None
         generation_seconds = 0.0
+        generated: list[int] = []
         if snapshot is not None:
             started = clock()
             for _ in range(settings.generate):
                 began = power.start()
                 picked = session.pick(GREEDY, allowed=not_the_end)
                 session.submit(picked)
-                picked.value()
+                generated.append(picked.value())
                 power.rest("decode", began, cancelled)
             session.logits()
             generation_seconds = clock() - started
@@ -120,6 +123,7 @@ def sweep(
             settings.generate,
             _rate(settings.generate, generation_seconds),
             len(snapshot) if snapshot is not None else 0,
+            tuple(generated),
         )
         previous = frontier
 

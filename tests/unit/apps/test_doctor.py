@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apps import cli, doctor
+from apps.pull.targets import RECOMMENDED
 from tests.support.golden import tiny_q2
 
 
@@ -37,7 +38,7 @@ def test_a_healthy_machine(capsys):
 def test_without_a_model_file_the_built_in_one_is_named(capsys):
     code, report = _report(capsys)
     assert code == 0
-    assert "ds4 pull q2-imatrix" in report["model"]["text"]
+    assert f"ds4 pull {RECOMMENDED}" in report["model"]["text"]
 
 
 @pytest.mark.parametrize("content", [None, b"nonsense"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.bench.prompt import PromptSource
-from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
+from apps.bench.sweep import CSV_HEADER, SweepSettings, sweep
 from apps.cli import main
 from shared.errors import UsageError
 from shared.kv.payload import payload_size
@@ -87,7 +88,11 @@ def test_a_sweep_measures_only_the_new_interval_and_restores_the_frontier() -> N
     )
     # The clock advances by one at every look: each interval lasts a second.
     sizes = [payload_size(engine.shape, frontier, 256) for frontier in (40, 100)]
-    assert rows == [SweepRow(40, 40, 40.0, 3, 3.0, sizes[0]), SweepRow(100, 60, 60.0, 3, 3.0, sizes[1])]
+    assert [row.values() for row in rows] == [
+        [40, 40, 40.0, 3, 3.0, sizes[0]],
+        [100, 60, 60.0, 3, 3.0, sizes[1]],
+    ]
+    assert all(len(row.generated) == 3 for row in rows)
     assert seen == [(40, 40, tokens[:40]), (100, 60, tokens[:100])]
     assert session.tokens == tokens[:100]
 
@@ -129,6 +134,27 @@ def test_rows_go_to_a_csv_file(tmp_path: Path) -> None:
     assert lines[0] == CSV_HEADER
     assert CSV_HEADER == "ctx_tokens,prefill_tokens,prefill_tps,gen_tokens,gen_tps,kvcache_bytes"
     assert [line.split(",")[:2] for line in lines[1:]] == [["32", "32"], ["64", "32"]]
+    assert all(line.count(",") == CSV_HEADER.count(",") for line in lines)
+
+
+def test_the_trace_tells_what_was_prefilled_and_generated(tmp_path: Path) -> None:
+    prompt, trace = tmp_path / "ids.json", tmp_path / "trace"
+    ids = golden_json("prompts.json")["short"]["ids"]
+    prompt.write_text(json.dumps(ids))
+    arguments = (
+        f"bench -m {tiny_q2()} --backend reference --prompt-tokens {prompt} -n 3 --trace {trace} "
+        f"--ctx-start 16 --ctx-max 27 --step-incr 16 --csv {tmp_path / 'rows'}"
+    )
+    assert main(arguments.split()) == 0
+    first, *rows = map(json.loads, trace.read_text().splitlines())
+    assert first == {"event": "prompt", "prompt_tokens": ids}
+    assert [(row["event"], row["ctx_tokens"], len(row["generated"])) for row in rows] == [
+        ("frontier", 16, 3),
+        ("frontier", 27, 3),
+    ]
+    session = load_reference(tiny_q2()).open_session(64)
+    session.sync(ids[:27])
+    assert session.pick(GREEDY).value() == rows[1]["generated"][0]
 
 
 def test_json_output_and_frontier_logits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,6 +181,8 @@ def test_json_output_and_frontier_logits(tmp_path: Path, capsys: pytest.CaptureF
         ("--prompt-file a --chat-prompt-file b", "give exactly one of --prompt-file"),
         ("--prompt-file /nonexistent/x --ctx-max 5 --ctx-start 1", "cannot read /nonexistent/x"),
         ("--prompt-file x --ctx-alloc 10", "--ctx-alloc must exceed"),
+        ("--prompt-file x --csv /nonexistent/y", "cannot write /nonexistent/y: there is no such folder"),
+        ("--prompt-file x --csv /", "cannot write /: it is a folder"),
         ("--prompt-file x --dump-frontier-logits-dir /nonexistent/y", "no such folder"),
     ],
 )
@@ -171,7 +199,11 @@ def test_a_short_prompt_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     prompt = tmp_path / "short.txt"
     prompt.write_text("too short")
     assert main(f"bench -m {tiny_q2()} --backend reference --prompt-file {prompt}".split()) == 2
-    assert "--ctx-max 32768 needs that many" in capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(
+        r"ds4: the prompt has ([0-9]+) tokens but --ctx-max is 32768: give a longer one, or --ctx-max \1",
+        said,
+    )
 
 
 def test_a_prompt_file_is_raw_text(tmp_path: Path) -> None:
