@@ -102,6 +102,14 @@ def test_a_body_that_stalls_or_trickles_is_timed_out(server: RunningServer) -> N
         b"\x00\x01\x02\x03\r\n\r\n",
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /health\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET /v1/models/%ff%00%0a HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x/v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        _post("Transfer-Encoding: chunked\r\n", b"zz\r\n"),
+        b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + b"x" * 100,
     ],
 )
 def test_faults_below_the_application_get_a_4xx_or_a_closed_connection(
@@ -136,6 +144,35 @@ def test_unknown_routes_and_methods(server: RunningServer) -> None:
     assert httpx.get(f"{server.url}/v1/chat/completions").status_code == 405
     assert httpx.post(f"{server.url}/v1/messages", json={}).json()["type"] == "error"
     assert httpx.head(f"{server.url}/").status_code == 404
+
+
+def test_a_slash_too_many_is_no_redirect(server: RunningServer) -> None:
+    """Where it led would be the sender's Host header's choice."""
+    reply = httpx.post(f"{server.url}/v1/chat/completions/", json=_BODY, headers={"host": "evil"})
+    assert reply.status_code == 404
+    assert "evil" not in reply.text
+    assert "location" not in reply.headers
+
+
+def test_requests_in_a_row_on_one_connection_and_older_http(server: RunningServer) -> None:
+    body = json.dumps(_BODY | {"stream": True}).encode()
+    request = _post(f"Content-Length: {len(body)}\r\n", body)
+    with socket.create_connection(server.address, timeout=20) as connection:
+        connection.sendall(request * 3 + request.replace(b"HTTP/1.1", b"HTTP/1.0"))
+        data = b""
+        while part := connection.recv(65536):
+            data += part
+    assert data.count(b"HTTP/1.1 200") == 4
+    assert data.count(b"data: [DONE]") == 4
+
+
+def test_a_client_that_waits_for_leave_to_send_gets_it(server: RunningServer) -> None:
+    body = json.dumps(_BODY).encode()
+    with socket.create_connection(server.address, timeout=20) as connection:
+        connection.sendall(_post(f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n"))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100")
+        connection.sendall(body)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
 def test_every_reply_has_a_request_id(server: RunningServer) -> None:

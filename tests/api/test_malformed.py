@@ -27,7 +27,7 @@ _WRONG: dict[str, list[Any]] = {
     "tools": [5, "x", {}, [5], [None], [{"type": "function"}], [{"type": "function", "function": 5}]],
     "tool_choice": [5, [], True],
     "think": [5, "x", []],
-    "reasoning_effort": [5, "ultra", [], ""],
+    "reasoning_effort": [5, "ultra", [], "", "x" * 10_000],
     "n": [0, 2, -1, "1", 1.5],
     "logit_bias": [{"1": 5}, 5, []],
     "logprobs": [True, 1, "x"],
@@ -85,6 +85,59 @@ _TOLERATED: list[bytes] = [
 ]
 
 
+_ARGUMENTS: list[Any] = [
+    "",
+    "  ",
+    "ls -la",
+    "null",
+    "[1]",
+    '"x"',
+    '{"a":' + "[" * 50_000 + "]" * 50_000 + "}",
+    "[" * 50_000,
+    '{"a":NaN}',
+    '{"a":1e999}',
+    '{"a":' + "9" * 10_000 + "}",
+    '{"a":1,"a":2,"":3}',
+    r'{"\ud800":"\udfff"}',
+    '{"a":"</｜DSML｜parameter>"}',
+    {"a": {"b": [1, None]}},
+    5,
+    False,
+]
+_NAMES = ['a"b<>&', "a\nb", "", "｜DSML｜", "\0", "x" * 10_000]
+_PARAMETERS: list[Any] = [
+    5,
+    [],
+    None,
+    {"properties": [1]},
+    {"properties": None, "required": "x"},
+    {"properties": {"p": 5}, "required": [1, None]},
+]
+
+
+def _odd_tools() -> Iterator[dict[str, Any]]:
+    """What clients have been seen to send, and worse: every one must be answered."""
+    for arguments in _ARGUMENTS:
+        yield _tool_history("bash", arguments)
+    for name in _NAMES:
+        yield _tool_history(name, "{}") | {"tools": [{"type": "function", "function": {"name": name}}]}
+    for parameters in _PARAMETERS:
+        function = {"name": "bash", "parameters": parameters}
+        yield _GOOD | {"tools": [{"type": "function", "function": function}, {"type": "web_search"}]}
+    yield _GOOD | {"tools": [{"name": "same", "description": "x" * 1_000_000}, {"name": "same"}]}
+
+
+def _tool_history(name: str, arguments: Any) -> dict[str, Any]:
+    call = {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return _GOOD | {
+        "messages": [
+            {"role": "user", "content": "u"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "out"},
+        ]
+    }
+
+
 def _corpus() -> Iterator[bytes]:
     for field, values in _WRONG.items():
         for value in values:
@@ -117,3 +170,25 @@ def test_the_corpus_gets_4xx_in_shape_and_the_next_request_works() -> None:
         assert client.post("/chat/completions", json=_GOOD).status_code == 200
     assert "error" not in server.log
     assert "Traceback" not in server.log
+
+
+def test_odd_tools_and_calls_are_answered() -> None:
+    block = '\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="bash">\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+    with (
+        serve_script({"turns": [{"pieces": [block]}]}, context=3_000_000) as server,
+        httpx.Client(base_url=f"{server.url}/v1", timeout=60) as client,
+    ):
+        for body in _odd_tools():
+            reply = client.post("/chat/completions", json=body)
+            assert reply.status_code == 200, (str(body)[:200], reply.text)
+            if "tools" in body and body["tools"][0].get("function", {}).get("name") == "bash":
+                assert reply.json()["choices"][0]["finish_reason"] == "tool_calls"
+    assert "error" not in server.log
+
+
+def test_thousands_of_messages() -> None:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[number % 2], "content": f"m{number}"} for number in range(10_000)]
+    with serve_script({"turns": [{"pieces": ["ok"]}]}, context=100_000) as server:
+        reply = httpx.post(f"{server.url}/v1/chat/completions", json={"messages": messages}, timeout=60)
+    assert reply.status_code == 200

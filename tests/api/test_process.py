@@ -28,13 +28,12 @@ class _Process:
         self.lines: list[str] = []
         self.url = ""
 
-    def read_until_listening(self) -> None:
+    def read_until(self, wanted: str) -> re.Match[str]:
         assert self.popen.stderr is not None
         for line in self.popen.stderr:
             self.lines.append(line)
-            if found := re.search(r"listening on (http://\S+)", line):
-                self.url = found[1]
-                return
+            if found := re.search(wanted, line):
+                return found
         raise AssertionError("".join(self.lines))
 
     def end(self, number: signal.Signals) -> int:
@@ -62,7 +61,7 @@ def _running(arguments: list[str]) -> Iterator[_Process]:
     )
     process = _Process(popen)
     try:
-        process.read_until_listening()
+        process.url = process.read_until(r"listening on (http://\S+)")[1]
         yield process
     finally:
         if popen.poll() is None:
@@ -95,6 +94,22 @@ def test_it_says_where_it_listens_serves_and_ends_in_good_order(
     assert "Traceback" not in process.stderr
     assert "Error" not in process.stderr
     assert all("ds4-server: " in line for line in process.lines)
+
+
+def test_a_third_signal_ends_it_whatever_the_engine_does(tmp_path: Path) -> None:
+    script = {"turns": [{"pieces": ["a"], "prefill_block_s": 600}]}
+    with _running(_arguments(tmp_path, script, "--port", "0")) as process:
+        with httpx.stream(
+            "POST", f"{process.url}/v1/chat/completions", json=_BODY | {"stream": True}
+        ) as response:
+            process.popen.send_signal(signal.SIGINT)
+            process.read_until("stopping: ")
+            process.popen.send_signal(signal.SIGINT)
+            process.read_until("stopping now: ")
+            assert "the server is stopping" in "".join(response.iter_text())
+        assert process.popen.poll() is None
+        assert process.end(signal.SIGINT) == -signal.SIGINT
+    assert "Traceback" not in process.stderr
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
