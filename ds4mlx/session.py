@@ -98,7 +98,6 @@ class MlxSession:
         state, timeline = self._open_state(), self._timeline
         if self.position >= self._context:
             raise ContextFullError(self.position + 1, self._context)
-        started = self._power.start()
         try:
             result = self._model.forward(self._as_array(token), state)
             state.advance(result)
@@ -115,7 +114,6 @@ class MlxSession:
         finally:
             # A decode step overwrites nothing that is still read, so even an interrupted one leaves no trace.
             state.position = self.position
-        self._power.rest("decode", started)
 
     def pick(
         self, sampling: Sampling, uniform: float = 0.0, allowed: npt.NDArray[np.bool_] | None = None

@@ -63,6 +63,7 @@ class MemoryPlan:
     raw_rows: int
     compressed_rows: int
     prefill_chunk: int
+    attention_row_bytes: int = 2  # of one number of a compressed attention row: 2 as float16, 4 as float32
 
     @property
     def context_buffers(self) -> int:
@@ -112,7 +113,8 @@ class Session(Protocol):
         ...
 
     def submit(self, token: int | Picked) -> None:
-        """Evaluate one token at `position`. Does not wait for the result. Raises ContextFullError when
+        """Evaluate one token at `position`. Does not wait for the result, unless the power is limited: then
+        the caller, who rests after each token, must find the work done. Raises ContextFullError when
         `position == context`."""
         ...
 
@@ -124,8 +126,8 @@ class Session(Protocol):
         ...
 
     def undo(self) -> None:
-        """Take back exactly the last submitted token, bit-exactly, logits included. Valid once after a
-        `submit`, before any other change."""
+        """Take back exactly the last submitted token, bit-exactly, logits included. Once after a `submit`,
+        before any other change; raises SessionInvalid when there is nothing to take back."""
         ...
 
     def logits(self) -> npt.NDArray[np.float32]:
@@ -210,7 +212,8 @@ class Engine(Protocol):
 
     @property
     def power(self) -> PowerGovernor:
-        """Sleeps between units of work; its percentage may be changed at run time."""
+        """Sleeps between units of work; its percentage may be changed at run time. Sessions rest after each
+        layer of a prefill, whoever decodes rests after each token."""
         ...
 
     def open_session(self, context: int) -> Session: ...

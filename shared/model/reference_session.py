@@ -112,10 +112,8 @@ class ReferenceSession:
         if self.position + len(values) > self._context:
             raise ContextFullError(self.position, self._context)
         before = ReferenceMark(self._state.past(), self._logits)
-        started = self._power.start()
         self._evaluate(values)
         self._before_submit = before
-        self._power.rest("decode", started)
 
     def pick(
         self, sampling: Sampling, uniform: float = 0.0, allowed: npt.NDArray[np.bool_] | None = None
@@ -125,7 +123,7 @@ class ReferenceSession:
 
     def undo(self) -> None:
         if self._before_submit is None:
-            raise ValueError("there is no submitted token to take back")
+            raise SessionInvalid("there is no submitted token to take back")
         self._return_to(self._before_submit)
 
     def logits(self) -> Array:

@@ -9,6 +9,7 @@ import pytest
 
 from shared.errors import Cancelled, ContextFullError, EngineFault, SessionInvalid
 from shared.kv.payload import payload_size
+from shared.power import PowerGovernor
 from shared.sampling import GREEDY, Sampling, choose
 from tests.support.golden import golden_logits
 from tests.support.lookahead_contract import check_look_ahead
@@ -209,9 +210,7 @@ def test_a_closed_session_says_so() -> None:
         session.sync(TOKENS[:3])
 
 
-def test_power_rests_after_each_layer_and_each_token() -> None:
-    from shared.power import PowerGovernor
-
+def test_power_rests_after_each_layer_of_a_prefill() -> None:
     rested: list[str] = []
 
     class Recorder(PowerGovernor):
@@ -222,7 +221,18 @@ def test_power_rests_after_each_layer_and_each_token() -> None:
     session = MlxSession(whole._model, 64, whole.prefill_chunk, Recorder(50))
     session.sync(TOKENS[:4])
     session.submit(1)
-    assert rested == [*(f"prefill.{layer}" for layer in range(whole.shape.layer_count)), "decode"]
+    assert rested == [f"prefill.{layer}" for layer in range(whole.shape.layer_count)]
+
+
+def test_with_limited_power_a_step_is_done_when_it_is_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, waited = engine(), []
+    for percent in (100, 50):
+        session = MlxSession(whole._model, 64, whole.prefill_chunk, PowerGovernor(percent))
+        session.sync(TOKENS[:1])
+        with monkeypatch.context() as patch:
+            patch.setattr(mx, "eval", lambda *_, percent=percent: waited.append(percent))
+            session.submit(1)
+    assert waited == [50]
 
 
 def check_memory_is_bounded(steps: int) -> None:

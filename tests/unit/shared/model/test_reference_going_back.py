@@ -61,15 +61,15 @@ class TestUndo:
 
     def test_works_once_and_only_right_after_a_submit(self, session: ReferenceSession) -> None:
         session.sync(TOKENS[:5])
-        with pytest.raises(ValueError, match="no submitted token"):
+        with pytest.raises(SessionInvalid, match="no submitted token"):
             session.undo()
         session.submit(1)
         session.undo()
-        with pytest.raises(ValueError, match="no submitted token"):
+        with pytest.raises(SessionInvalid, match="no submitted token"):
             session.undo()
         session.submit(1)
         session.sync([*TOKENS[:5], 1, 2, 3])
-        with pytest.raises(ValueError, match="no submitted token"):
+        with pytest.raises(SessionInvalid, match="no submitted token"):
             session.undo()
 
 
