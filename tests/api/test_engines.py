@@ -118,3 +118,16 @@ def test_log_lines_that_people_grep_for() -> None:
     assert f"gen=5 source=none prefilled={prompt} prefill=" in summary
     assert f"req={reply.headers['x-request-id']}" in summary
     assert "POST /v1/chat/completions 400 messages: field required req=req_" in log
+
+
+def test_an_effort_that_the_checkpoint_does_not_grant_is_noted_in_the_log() -> None:
+    class Preview(ScriptedEngine):
+        effort_profile = "preview"
+
+    engine = Preview(parse_script('{"turns": [{"pieces": ["ok"]}]}'))
+    with serve_engine(lambda: engine) as server:
+        for effort in ("high", "max"):
+            body = {"messages": _HELLO, "reasoning_effort": effort}
+            reply = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+            assert reply.status_code == 200
+    assert server.log.count("effort max needs a context of 393216 tokens") == 1

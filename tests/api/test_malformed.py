@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from tests.support import turns
 from tests.support.api_server import serve_script
 
 _GOOD: dict[str, Any] = {"model": "deepseek-chat", "messages": [{"role": "user", "content": "hello"}]}
@@ -173,7 +174,7 @@ def test_the_corpus_gets_4xx_in_shape_and_the_next_request_works() -> None:
 
 
 def test_odd_tools_and_calls_are_answered() -> None:
-    block = '\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="bash">\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+    block = "\n\n" + turns.block(turns.invoke("bash"))
     with (
         serve_script({"turns": [{"pieces": [block]}]}, context=3_000_000) as server,
         httpx.Client(base_url=f"{server.url}/v1", timeout=60) as client,
