@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 from apps.lock import hold_instance_lock
-from apps.memory import check_fits, memory_budget, plan_of_file
+from apps.memory import check_fits, memory_budget
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
 from apps.threads import limit_threads
 from shared.errors import BackendUnavailable, UsageError
-from shared.session import Engine
+from shared.model.shape import ModelShape
+from shared.session import Engine, MemoryPlan
 from shared.text.tokenizer import Tokenizer
 
 Backend = Literal["mlx", "cuda", "reference", "scripted"]
@@ -40,12 +41,27 @@ def open_engine(options: EngineOptions, *, say: Say | None = None) -> Engine:
     choice = choose_model(options.model)
     if choice.note:
         say(choice.note)
-    shape, plan = plan_of_file(choice.path, options.context, options.prefill_chunk)
+    shape, plan = plan_of_file(backend, choice.path, options.context, options.prefill_chunk)
     check_fits(shape, plan, memory_budget(options.simulate_memory), options.prefill_chunk)
     hold_instance_lock(choice.path.stat().st_size)
     if options.warm_weights:
         warm(choice.path)
     return _open_mlx(choice.path, options) if backend == "mlx" else _open_reference(choice.path, options)
+
+
+def plan_of_file(
+    backend: Backend, path: Path, context: int, prefill_chunk: int | None
+) -> tuple[ModelShape, MemoryPlan]:
+    """The shape of a model file and what `backend` would take for it with one session, from the header
+    alone. Raises ModelFileError."""
+    from shared.model.open import open_model
+
+    if backend == "mlx":
+        from ds4mlx.plan import plan
+    else:
+        from shared.model.reference_engine import plan
+    with open_model(path) as model:
+        return model.shape, plan(model, context, prefill_chunk)
 
 
 def open_tokenizer(options: EngineOptions, *, say: Say | None = None) -> Tokenizer:

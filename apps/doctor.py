@@ -15,9 +15,9 @@ from typing import Annotated, Any, get_args
 import typer
 
 from apps import options
-from apps.backend import Backend, why_unavailable
+from apps.backend import Backend, plan_of_file, why_unavailable
 from apps.console import console, say
-from apps.memory import GIB, check_fits, memory_budget, physical_memory, plan_of_file
+from apps.memory import GIB, check_fits, memory_budget, physical_memory
 from apps.model_choice import choose_model
 from shared.errors import Ds4Error
 
@@ -134,7 +134,8 @@ def _model(model: Path | None, context: int, prefill_chunk: int | None, budget: 
         return
     path = {"path": str(choice.path)}
     try:
-        shape, plan = plan_of_file(choice.path, context, prefill_chunk)
+        backend: Backend = "reference" if why_unavailable("mlx") else "mlx"
+        shape, plan = plan_of_file(backend, choice.path, context, prefill_chunk)
     except Ds4Error as error:
         yield Finding("model", False, str(error), path | {"problems": list(getattr(error, "problems", ()))})
         return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.errors import Ds4Error, UsageError
@@ -44,18 +43,6 @@ def parse_size(text: str) -> int:
     if not 0 < size < 2**60:
         raise UsageError(f"{text!r} is not a memory size: write for example 64GB")
     return size
-
-
-def plan_of_file(path: Path, context: int, prefill_chunk: int | None) -> tuple[ModelShape, MemoryPlan]:
-    """The shape of a model file and the plan of one session, from its header alone. Raises
-    ModelFileError."""
-    from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan
-    from shared.model.open import open_model
-
-    with open_model(path) as model:
-        weights = model.weight_bytes
-        chunk = DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk
-        return model.shape, memory_plan(model.shape, context, weights=weights, prefill_chunk=chunk)
 
 
 def check_fits(shape: ModelShape, plan: MemoryPlan, budget: int, prefill_chunk: int | None) -> None:

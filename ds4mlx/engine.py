@@ -113,20 +113,14 @@ def load(
         raise BackendUnavailable(f"MLX cannot be imported ({reason})") from None
     from ds4mlx.adoption import TensorBytes
     from ds4mlx.model import Model
-    from ds4mlx.weights import EXPANDED_EXPERTS_LIMIT, WeightReader, expanded_expert_bytes
+    from ds4mlx.plan import Storage
+    from ds4mlx.weights import WeightReader
 
     file = open_model(path, effort_profile=effort_profile)
     try:
-        on_cpu = mx.default_device() == mx.Device(mx.cpu)
         notes = list(file.notes)
         source = TensorBytes(file.gguf, adopt=load == "mmap" and mx.metal.is_available(), notes=notes)
-        reader = WeightReader(
-            file.gguf,
-            file.shape,
-            source,
-            packed=not on_cpu,
-            expand_experts=on_cpu and expanded_expert_bytes(file.shape) <= EXPANDED_EXPERTS_LIMIT,
-        )
+        reader = WeightReader(file.gguf, file.shape, source, Storage.for_device(file.shape))
         weights = reader.read(progress)
         set_wired_limit(mx, weights.nbytes)
     except BaseException:

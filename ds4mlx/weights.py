@@ -16,13 +16,12 @@ import numpy.typing as npt
 from ds4mlx.adoption import TensorBytes
 from ds4mlx.experts import ExpertStore, RawExperts, expand
 from ds4mlx.linear import FloatMatrix, Matrix, PackedMatrix, pack_q8_0, stack_outputs
+from ds4mlx.plan import Storage
 from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType, block_bytes, block_elements
 from shared.model.shape import ModelShape
 from shared.quant.dequantise import dequantise, integers
 
-# A model whose expanded experts stay below this many bytes keeps them expanded when it runs on the CPU.
-EXPANDED_EXPERTS_LIMIT = 512 << 20
 LoadProgress = Callable[[int, int], None]
 
 
@@ -88,26 +87,14 @@ class Weights:
 
 
 class WeightReader:
-    """Reads one file's tensors into the layouts of this backend.
+    """Reads one file's tensors into the layouts of this backend."""
 
-    `packed` keeps Q8_0 and F16 matrices small for the GPU; otherwise they become float32, which the CPU
-    multiplies faster. `expand_experts` likewise.
-    """
-
-    def __init__(
-        self,
-        gguf: GgufFile,
-        shape: ModelShape,
-        source: TensorBytes,
-        *,
-        packed: bool,
-        expand_experts: bool,
-    ) -> None:
+    def __init__(self, gguf: GgufFile, shape: ModelShape, source: TensorBytes, storage: Storage) -> None:
         self._gguf = gguf
         self._shape = shape
         self._source = source
-        self._packed = packed
-        self._expand = expand_experts
+        self._packed = storage.packed
+        self._expand = storage.expand_experts
 
     def read(self, progress: LoadProgress | None = None) -> Weights:
         """All weights, evaluated. `progress` is called with (layers read, layers)."""
@@ -228,11 +215,6 @@ class WeightReader:
 
     def _numpy_shape(self, name: str) -> tuple[int, ...]:
         return tuple(reversed(self._gguf.tensors[name].dims))
-
-
-def expanded_expert_bytes(shape: ModelShape) -> int:
-    """Bytes of all routed experts as float32."""
-    return shape.layer_count * shape.expert_count * 3 * shape.embedding_width * shape.expert_width * 4
 
 
 def _total_bytes(part: object) -> int:

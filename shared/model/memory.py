@@ -60,6 +60,7 @@ def memory_plan(
         raw_rows=raw_capacity(context, prefill_chunk, shape.window),
         compressed_rows=largest_cache,
         prefill_chunk=chunk,
+        attention_row_bytes=attention_row_bytes,
     )
 
 
@@ -90,9 +91,7 @@ def largest_context(
     return low
 
 
-def refusal(
-    shape: ModelShape, plan: MemoryPlan, budget: int, *, prefill_chunk: int, attention_row_bytes: int = 2
-) -> str | None:
+def refusal(shape: ModelShape, plan: MemoryPlan, budget: int, *, prefill_chunk: int) -> str | None:
     """Why a plan does not fit `budget` bytes, with the flag that would make it fit; None when it fits.
 
     `prefill_chunk` is the engine's setting, from which a smaller context takes its own chunk.
@@ -109,7 +108,7 @@ def refusal(
         plan.context - 1,
         weights=plan.weights,
         prefill_chunk=prefill_chunk,
-        attention_row_bytes=attention_row_bytes,
+        attention_row_bytes=plan.attention_row_bytes,
     )
     if fitting >= _RING_STEP:
         return f"{needed}: use --ctx {fitting // _RING_STEP * _RING_STEP}"

@@ -16,6 +16,17 @@ from shared.session import MemoryPlan
 from shared.text.tokenizer import Tokenizer
 
 
+def plan(model: ModelFile, context: int, prefill_chunk: int | None = None) -> MemoryPlan:
+    """The memory plan of `model` with one session of `context` tokens: weights stay in the mapped file."""
+    return memory_plan(
+        model.shape,
+        context,
+        weights=model.weight_bytes,
+        prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
+        attention_row_bytes=4,
+    )
+
+
 def load(
     path: str | os.PathLike[str],
     *,
@@ -93,13 +104,7 @@ class ReferenceEngine:
 
     def memory_plan(self, context: int) -> MemoryPlan:
         """Bytes for a session of `context` tokens; compressed rows are float32 here."""
-        return memory_plan(
-            self._model.shape,
-            context,
-            weights=self._model.weight_bytes,
-            prefill_chunk=self.prefill_chunk,
-            attention_row_bytes=4,
-        )
+        return plan(self._model, context, self.prefill_chunk)
 
     def close(self) -> None:
         self._model.close()

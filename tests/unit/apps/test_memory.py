@@ -2,7 +2,8 @@
 
 import pytest
 
-from apps.memory import GIB, NotEnoughMemory, check_fits, memory_budget, parse_size, plan_of_file
+from apps.backend import plan_of_file
+from apps.memory import GIB, NotEnoughMemory, check_fits, memory_budget, parse_size
 from shared.errors import UsageError
 from tests.support.golden import tiny_q2
 
@@ -36,18 +37,18 @@ def test_the_system_keeps_a_share():
 
 
 def test_a_context_too_large_names_one_that_fits():
-    shape, plan = plan_of_file(tiny_q2(), 1_000_000, None)
+    shape, plan = plan_of_file("reference", tiny_q2(), 1_000_000, None)
     budget = memory_budget("1GB")
     with pytest.raises(NotEnoughMemory, match=r"use --ctx \d+$") as refused:
         check_fits(shape, plan, budget, None)
     fitting = int(str(refused.value).rsplit(maxsplit=1)[-1])
-    check_fits(*plan_of_file(tiny_q2(), fitting, None), budget, None)
+    check_fits(*plan_of_file("reference", tiny_q2(), fitting, None), budget, None)
     with pytest.raises(NotEnoughMemory):
-        check_fits(*plan_of_file(tiny_q2(), fitting + 4096, None), budget, None)
+        check_fits(*plan_of_file("reference", tiny_q2(), fitting + 4096, None), budget, None)
 
 
 def test_the_prefill_chunk_counts():
-    whole = plan_of_file(tiny_q2(), 32768, 0)[1]
-    small = plan_of_file(tiny_q2(), 32768, 256)[1]
+    whole = plan_of_file("reference", tiny_q2(), 32768, 0)[1]
+    small = plan_of_file("reference", tiny_q2(), 32768, 256)[1]
     assert (whole.prefill_chunk, small.prefill_chunk) == (32768, 256)
     assert small.scratch < whole.scratch

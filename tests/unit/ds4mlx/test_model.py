@@ -18,6 +18,7 @@ mx = pytest.importorskip("mlx.core")
 from ds4mlx.adoption import TensorBytes  # noqa: E402
 from ds4mlx.linear import FloatMatrix  # noqa: E402
 from ds4mlx.model import STAGES, Model  # noqa: E402
+from ds4mlx.plan import Storage  # noqa: E402
 from ds4mlx.state import State  # noqa: E402
 from ds4mlx.step import Step  # noqa: E402
 from ds4mlx.weights import WeightReader  # noqa: E402
@@ -53,7 +54,9 @@ def test_packed_matrices_and_raw_experts_give_the_same_logits(name: str) -> None
     golden = golden_logits(name, "medium")
     with open_model(model_path(name)) as file:
         source = TensorBytes(file.gguf, adopt=False, notes=[])
-        weights = WeightReader(file.gguf, file.shape, source, packed=True, expand_experts=False).read()
+        weights = WeightReader(
+            file.gguf, file.shape, source, Storage(packed=True, expand_experts=False)
+        ).read()
         run = Run(Model(weights, file.shape, "float"))
     tokens = golden["tokens"].tolist()
     logits = np.concatenate(
