@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PROGRAM = "ds4"
 DEFAULT_COMMAND = "chat"
 USAGE_EXIT, INTERRUPT_EXIT = 2, 130
+_ALL_PROBLEMS = f"; `{PROGRAM} --inspect -m FILE` lists all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def _guarded(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Ds4Error as error:
-        return _fail(str(error), error.exit_code)
+        more = len(getattr(error, "problems", ())) > 1 and "--inspect" not in rest
+        return _fail(f"{error}{_ALL_PROBLEMS if more else ''}", error.exit_code)
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", 1)

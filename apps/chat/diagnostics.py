@@ -15,7 +15,9 @@ from apps.chat.interrupt import Interrupt
 from apps.chat.perplexity import perplexity
 from apps.chat.prefill_progress import PrefillProgress
 from apps.chat.settings import ChatSettings
+from apps.console import say
 from apps.prompt import Prompt
+from shared.errors import ModelFileError
 from shared.session import Engine
 from shared.text.tokenizer import Tokenizer
 
@@ -75,10 +77,17 @@ def inspection_lines(summary: dict[str, object]) -> Iterator[str]:
         yield f"{key}: {shown}"
 
 
-def inspect(path: Path, effort_profile: str) -> None:
-    """Open a model file with every check there is and print what it is. Raises ModelFileError."""
+def inspect(path: Path, effort_profile: str, *, err: Console) -> None:
+    """Open a model file with every check there is and print what it is. Raises ModelFileError, after
+    every mismatch found has been shown."""
     from shared.model.open import open_model
 
-    with open_model(path, effort_profile=effort_profile) as model:
+    try:
+        model = open_model(path, effort_profile=effort_profile)
+    except ModelFileError as error:
+        for problem in error.problems:
+            say(problem, "ds4.error", on=err)
+        raise
+    with model:
         for line in inspection_lines(model.summary()):
             print(line)

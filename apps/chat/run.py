@@ -49,7 +49,7 @@ class Run:
         choice = choose_model(self.engine_options.model)
         if choice.note:
             say(choice.note, "ds4.warning")
-        inspect(choice.path, self.engine_options.effort_profile)
+        inspect(choice.path, self.engine_options.effort_profile, err=console())
 
     def dump_tokens(self, prompt: Prompt) -> None:
         """Print the prompt's tokens; opens no engine."""

@@ -67,18 +67,23 @@ def _pull_files(target: Target, hub: Hub, folder: Path) -> list[Path]:
                 "or delete both files and pull again"
             )
         facts = hub.describe(name)
-        if path.is_file() and path.stat().st_size == facts.size:
+        # Stands beside a file until its check has passed, so that an interrupted check is made up for.
+        unchecked = path.with_name(name + ".unchecked")
+        if path.exists() and path.stat().st_size != facts.size:
+            raise DownloadError(
+                f"{path} has {path.stat().st_size} bytes but the hub's file has {facts.size}: "
+                "move it away or delete it, then pull again"
+            )
+        if path.exists() and not unchecked.exists():
             errors.print(f"{name} is already complete ({facts.size / 1e9:.1f} GB)")
         else:
-            if path.exists():
-                raise DownloadError(
-                    f"{path} has {path.stat().st_size} bytes but the hub's file has {facts.size}: "
-                    "move it away or delete it, then pull again"
-                )
-            check_space(folder, max(0, facts.size - partial_bytes(folder)))
-            errors.print(f"downloading {name} ({facts.size / 1e9:.1f} GB) to {folder}")
-            path = hub.fetch(name, folder)
+            if not path.exists():
+                check_space(folder, max(0, facts.size - partial_bytes(folder)))
+                errors.print(f"downloading {name} ({facts.size / 1e9:.1f} GB) to {folder}")
+                unchecked.touch()
+                path = hub.fetch(name, folder)
             _verify_with_progress(path, facts, errors)
+            unchecked.unlink(missing_ok=True)
         paths.append(path)
     return paths
 

@@ -179,6 +179,21 @@ def test_inspect_prints_the_summary(capsys):
     assert "effort_profile: preview" in lines
 
 
+def test_inspect_lists_every_mismatch_and_other_runs_say_so(capsys, tmp_path):
+    content = tiny_q2().read_bytes()
+    for name in (b"blk.0.attn_q_a.weight", b"blk.3.ffn_norm.weight"):
+        content = content.replace(name, name.upper())
+    (tmp_path / "x.gguf").write_bytes(content)
+    assert cli.main(["--inspect", "-m", f"{tmp_path}/x.gguf"]) == 1
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert first == "tensor 'blk.0.attn_q_a.weight' is missing"
+    assert second == "tensor 'blk.3.ffn_norm.weight' is missing"
+    assert last.endswith("(and 1 more problem)")
+    assert cli.main(["-p", "a", "-m", f"{tmp_path}/x.gguf"]) == 1
+    (only,) = capsys.readouterr().err.splitlines()
+    assert only.endswith("(and 1 more problem); `ds4 --inspect -m FILE` lists all")
+
+
 def test_perplexity_prints_one_line(ds4, tmp_path):
     even = {"logits": {"a": 1.0, "b": 1.0}}
     (tmp_path / "text").write_text("a" * 40)

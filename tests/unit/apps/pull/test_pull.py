@@ -71,6 +71,25 @@ def test_an_interrupted_transfer_goes_on_where_it_stopped(
     assert Path("gguf", NAME).read_bytes() == CONTENT
 
 
+def test_an_interrupted_check_is_made_up_for(
+    hub: StandInHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "verify", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pull(hub)
+    assert not Path("ds4flash.gguf").exists()
+    (Path("gguf") / NAME).write_bytes(bytes(len(CONTENT)))
+    with pytest.raises(DownloadError, match="arrived damaged"):
+        pull(hub)
+    pull(hub)
+    assert "checked size and SHA-256" in capsys.readouterr().err
+    assert not list(Path("gguf").glob("*.unchecked"))
+
+
 def test_a_damaged_file_is_set_aside(hub: StandInHub) -> None:
     hub.wrong_checksum = True
     with pytest.raises(DownloadError, match=r"arrived damaged: its SHA-256 .* moved to .*\.bad"):
