@@ -6,9 +6,11 @@ disk) joins as one more candidate in `plan`. Spec: chat §6. Knows no dialect an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Literal
+
+import numpy as np
 
 from apps.serve.turn_request import TurnRequest
 from shared.session import Session
@@ -44,16 +46,9 @@ class LiveSlot:
     def __init__(self, session: Session, tokenizer: Tokenizer) -> None:
         self.session = session
         self._tokenizer = tokenizer
-        specials = tokenizer.specials
-        self._control_ids = {
-            specials.bos,
-            specials.eos,
-            specials.user,
-            specials.assistant,
-            specials.think,
-            specials.think_end,
-            specials.dsml,
-        } | ({specials.reminder} if specials.reminder is not None else set())
+        ids = range(tokenizer.vocabulary_size)
+        self._byte_lengths = np.array([len(tokenizer.token_bytes(token)) for token in ids])
+        self._is_control = np.isin(ids, [token for token in astuple(tokenizer.specials) if token is not None])
         self._sampled: list[range] = []
         self._visible: VisibleText | None = None
 
@@ -115,27 +110,21 @@ class LiveSlot:
             return None
         return EffectivePrompt(tokens, source)
 
-    def _controls(self, tokens: Iterable[int], end: int) -> dict[int, int]:
-        """The control tokens that begin before byte `end`, by their byte offset."""
-        return dict(self._control_offsets(tokens, end, ()))
+    def _controls(self, tokens: Sequence[int], end: int, skipped: Sequence[range] = ()) -> dict[int, int]:
+        """The control tokens that begin before byte `end`, by their byte offset; none at `skipped`
+        positions. Prompts are long and the engine waits: no loop over tokens."""
+        ids = np.asarray(tokens)
+        lengths = self._byte_lengths[ids]
+        offsets = np.cumsum(lengths) - lengths
+        wanted = self._is_control[ids] & (offsets < end)
+        for span in skipped:
+            wanted[span.start : span.stop] = False
+        return dict(zip(offsets[wanted].tolist(), ids[wanted].tolist(), strict=True))
 
     def _controls_agree(self, live: Sequence[int], prompt: Sequence[int], end: int) -> bool:
         """Control tokens stand in the live state exactly where the prompt has them. What the model
         sampled may hold further ones: it reads its own words as it wrote them."""
         expected = self._controls(prompt, end)
         found = self._controls(live, end)
-        if any(found.get(offset) != token for offset, token in expected.items()):
-            return False
-        fixed = dict(self._control_offsets(live, end, self._sampled))
-        return all(offset in expected for offset in fixed)
-
-    def _control_offsets(
-        self, tokens: Iterable[int], end: int, skipped: Sequence[range]
-    ) -> Iterable[tuple[int, int]]:
-        offset = 0
-        for position, token in enumerate(tokens):
-            if offset >= end:
-                return
-            if token in self._control_ids and not any(position in span for span in skipped):
-                yield offset, token
-            offset += len(self._tokenizer.token_bytes(token))
+        fixed = self._controls(live, end, self._sampled)
+        return expected.items() <= found.items() and fixed.keys() <= expected.keys()
