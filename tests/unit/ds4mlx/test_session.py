@@ -131,10 +131,21 @@ def test_a_step_cancelled_at_any_layer_leaves_no_trace(start: int) -> None:
         assert session.snapshot() == expected.snapshot()
 
 
-def test_look_ahead_leaves_the_state_of_a_plain_decode() -> None:
-    whole = engine()
-    prompt = TOKENS[:125]
-    check_look_ahead(lambda: whole.open_session(400), whole.tokenizer, prompt, length=5)
+@pytest.mark.parametrize(
+    ("position", "sampling", "length"),
+    [(2, GREEDY, 4), (6, Sampling(1.0), 3), (125, GREEDY, 5), (126, Sampling(1.0), 3)],
+)
+def test_look_ahead_contract(position: int, sampling: Sampling, length: int) -> None:
+    """Answers that cross the ends of windows of 4 and of 128 tokens."""
+    prompt, tokenizer = TOKENS[:position], engine().tokenizer
+    snapshot = synced(position).snapshot()
+
+    def open_at_prompt() -> Any:
+        session = open_session()
+        session.restore(snapshot)
+        return session
+
+    check_look_ahead(open_at_prompt, tokenizer, prompt, length=length, sampling=sampling)
 
 
 def test_a_greedy_choice_is_not_read_to_build_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,9 @@ import pytest
 from shared.errors import PayloadError, SessionInvalid
 from shared.model.reference_engine import ReferenceEngine, load
 from shared.model.reference_session import ReferenceSession
+from shared.sampling import GREEDY, Sampling
 from tests.support.golden import golden_json, tiny_q2
+from tests.support.lookahead_contract import check_look_ahead
 
 TOKENS: list[int] = golden_json("prompts.json")["random"]["ids"]
 
@@ -71,6 +73,20 @@ class TestUndo:
         session.sync([*TOKENS[:5], 1, 2, 3])
         with pytest.raises(SessionInvalid, match="no submitted token"):
             session.undo()
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(1.0)])
+@pytest.mark.parametrize("position", [2, 125])
+def test_look_ahead_contract(position: int, sampling: Sampling, engine: ReferenceEngine) -> None:
+    """Answers that cross the ends of windows of 4 and of 128 tokens."""
+    snapshot = sync(engine, TOKENS[:position]).snapshot()
+
+    def open_at_prompt() -> ReferenceSession:
+        session = engine.open_session(512)
+        session.restore(snapshot)
+        return session
+
+    check_look_ahead(open_at_prompt, engine.tokenizer, TOKENS[:position], length=5, sampling=sampling)
 
 
 class TestMarks:
