@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from ds4mlx.settings import prepare_environment, set_wired_limit
-from shared.errors import BackendUnavailable
+from shared.errors import BackendUnavailable, UsageError
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan
 from shared.model.open import ModelFile, open_model
 from shared.model.shape import ModelShape
@@ -19,7 +19,8 @@ from shared.session import MemoryPlan, Session
 from shared.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from ds4mlx.model import Activation, Model
+    from ds4mlx.model import Model
+    from shared.model.reference import Activation
 
 
 class MlxEngine:
@@ -98,14 +99,18 @@ def load(
     effort_profile: str = "auto",
     power: int = 100,
     activation: Activation = "kv",
+    dense_index_rows: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> MlxEngine:
     """Open a model file for this backend. The calling thread owns the engine from now on.
 
-    `load` "mmap" leaves routed experts in the mapped file where Metal can share it. `activation` "float"
-    leaves out the model's own rounding (for diagnosis). `progress` is called with (layers read, layers).
-    Raises ModelFileError, BackendUnavailable.
+    `load` "mmap" leaves routed experts in the mapped file where Metal can share it. For diagnosis:
+    `activation` "float" leaves out the model's own rounding, and up to `dense_index_rows` compressed rows a
+    decode step attends to all of them. `progress` is called with (layers read, layers).
+    Raises UsageError (an activation mode that only the reference has), ModelFileError, BackendUnavailable.
     """
+    if activation == "actq":
+        raise UsageError("MLX has no 8-bit activations: use --activation kv or float, or --backend reference")
     prepare_environment()
     try:
         import mlx.core as mx
@@ -127,7 +132,7 @@ def load(
         file.close()
         raise
     return MlxEngine(
-        Model(weights, file.shape, activation),
+        Model(weights, file.shape, activation, dense_index_rows),
         file,
         prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
         quality=quality,

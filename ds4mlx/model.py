@@ -45,11 +45,22 @@ _SMALLEST_ROUTE_SUM = 2.0**-14
 
 
 class Model:
-    """`activation` "kv" rounds cached rows and indexer vectors as the model does, "float" rounds nothing."""
+    """`activation` "kv" rounds cached rows and indexer vectors as the model does, "float" rounds nothing.
 
-    def __init__(self, weights: Weights, shape: ModelShape, activation: Activation = "kv") -> None:
+    A step of one token skips the indexer's choice up to `dense_index_rows` compressed rows, as GPU builds of
+    the C engine do up to 1,024; 0 always chooses. Spec: model §4.7.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        shape: ModelShape,
+        activation: Activation = "kv",
+        dense_index_rows: int = 0,
+    ) -> None:
         self.weights = weights
         self.shape = shape
+        self._dense_index_rows = dense_index_rows
         self._rounds = activation == "kv"
         self._query_scale = mx.full((shape.head_dim,), shape.head_dim**-0.5)
         self._index_scale = (shape.index_dim * shape.index_heads) ** -0.5
@@ -182,7 +193,8 @@ class Model:
         """Which compressed rows each block of queries attends to; None: all that are visible."""
         if compressor is None or compressor.index_query is None or cache.index_rows is None:
             return None
-        if head_weights is None or step.end // cache.ratio <= self.shape.index_top_k:
+        dense_rows = self._dense_index_rows if step.count == 1 else 0
+        if head_weights is None or step.end // cache.ratio <= max(self.shape.index_top_k, dense_rows):
             return None
         queries = compressor.index_query(ranks).reshape(-1, self.shape.index_heads, self.shape.index_dim)
         queries = self._index_vector(queries, step.rotation(cache.ratio)[:, None, :])

@@ -67,8 +67,12 @@ class Reference:
         weights: ReferenceWeights,
         shape: ModelShape,
         activation: Activation = "kv",
+        dense_index_rows: int = 0,
     ) -> None:
+        """A step of one token skips the indexer's choice up to `dense_index_rows` compressed rows, as GPU
+        builds of the C engine do up to 1,024; 0 always chooses. Spec: model §4.7."""
         self.shape = shape
+        self._dense_index_rows = dense_index_rows
         self._weights = weights
         self.rounded = activation != "float"
         self._eight_bit = activation == "actq"
@@ -214,7 +218,8 @@ class Reference:
         """Of the `visible` [n, rows] compressed rows, those with the top_k scores; the lower row on ties.
         Spec: model §4.7."""
         weights, shape = self._weights.layer(layer), self.shape
-        if len(index_rows) <= shape.index_top_k:
+        dense_rows = self._dense_index_rows if len(hidden) == 1 else 0
+        if len(index_rows) <= max(shape.index_top_k, dense_rows):
             return visible
         queries = query_latent @ weights("indexer.attn_q_b.weight").T
         queries = queries.reshape(len(hidden), shape.index_heads, shape.index_dim)

@@ -32,16 +32,24 @@ def load(
     *,
     prefill_chunk: int | None = None,
     activation: Activation = "kv",
+    dense_index_rows: int = 0,
     effort_profile: str = "auto",
     power: int = 100,
 ) -> ReferenceEngine:
     """Open a model file for the reference. Raises ModelFileError.
 
     `activation` is "kv" for the model's own rounding, "float" for none, "actq" for 8-bit activations too.
+    Up to `dense_index_rows` compressed rows a decode step attends to all of them. Both are for diagnosis.
     """
     model = open_model(path, effort_profile=effort_profile)
     try:
-        return ReferenceEngine(model, prefill_chunk=prefill_chunk, activation=activation, power=power)
+        return ReferenceEngine(
+            model,
+            prefill_chunk=prefill_chunk,
+            activation=activation,
+            dense_index_rows=dense_index_rows,
+            power=power,
+        )
     except ModelFileError:
         model.close()
         raise
@@ -56,11 +64,13 @@ class ReferenceEngine:
         *,
         prefill_chunk: int | None = None,
         activation: Activation = "kv",
+        dense_index_rows: int = 0,
         power: int = 100,
     ) -> None:
         self._model = model
         self._power = PowerGovernor(power)
-        self._reference = Reference(ReferenceWeights(model.gguf, model.shape), model.shape, activation)
+        weights = ReferenceWeights(model.gguf, model.shape)
+        self._reference = Reference(weights, model.shape, activation, dense_index_rows)
         self.prefill_chunk = DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk
         self.notes = list(model.notes)
 

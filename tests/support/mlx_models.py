@@ -22,10 +22,18 @@ if TYPE_CHECKING:
 
 @cache
 def engine(
-    name: str = "tiny-q2", activation: Activation = "kv", prefill_chunk: int | None = None
+    name: str = "tiny-q2",
+    activation: Activation = "kv",
+    prefill_chunk: int | None = None,
+    dense_index_rows: int = 0,
 ) -> MlxEngine:
     """An engine of a golden model; shared by all tests, never to be closed."""
-    return load(model_path(name), activation=activation, prefill_chunk=prefill_chunk)
+    return load(
+        model_path(name),
+        activation=activation,
+        prefill_chunk=prefill_chunk,
+        dense_index_rows=dense_index_rows,
+    )
 
 
 def model(name: str = "tiny-q2", activation: Activation = "kv") -> Model:

@@ -4,11 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
-from shared.errors import ModelFileError
+from shared.errors import ModelFileError, UsageError
 from shared.model.memory import memory_plan
+from shared.model.reference_engine import load as load_reference
+from shared.session import Engine
 from tests.support.golden import golden_json, tiny_q2
+from tests.support.limits import FLOAT_LIMIT
 
 mx = pytest.importorskip("mlx.core")
 
@@ -51,6 +56,32 @@ def test_loading_reports_its_progress() -> None:
     assert whole.power.percent == 50
     whole.close()
     assert whole.open_session(8).sync([1, 2]) == (0, 2)
+
+
+def test_the_modes_are_the_two_that_mlx_has() -> None:
+    with pytest.raises(UsageError, match="no 8-bit activations: use --activation kv or float"):
+        load(tiny_q2(), activation="actq")
+
+
+def test_a_decode_step_may_see_all_rows_up_to_a_limit() -> None:
+    """As in the reference; a prefill of the same tokens always chooses."""
+    tokens = golden_json("prompts.json")["random"]["ids"][:128]
+    limits = (0, 30, 1024)
+    assert engine().shape.index_top_k < len(tokens) // 4 - 1 < limits[2]
+
+    def logits(whole: Engine) -> list[npt.NDArray[np.float32]]:
+        session = whole.open_session(200)
+        session.sync(tokens[:-1])
+        found = [session.logits()]
+        session.submit(tokens[-1])
+        return [*found, session.logits()]
+
+    always, below, dense = (logits(engine(activation="float", dense_index_rows=rows)) for rows in limits)
+    assert all(np.array_equal(a, b) for a, b in zip(always, below, strict=True))
+    assert np.array_equal(always[0], dense[0])
+    assert np.abs(always[1] - dense[1]).max() > 1e-3
+    expected = logits(load_reference(tiny_q2(), activation="float", dense_index_rows=1024))
+    assert np.abs(dense[1] - expected[1]).max() <= FLOAT_LIMIT
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:

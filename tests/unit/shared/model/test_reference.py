@@ -91,6 +91,23 @@ class TestIndexSelect:
         rope = rope_tables(model.shape, 4, [63, 64])
         assert model.index_select(2, normal(2, 8), normal(2, 8), normal(16, 128), visible, rope) is visible
 
+    @pytest.mark.parametrize(("dense", "seen"), [(0, 16), (39, 16), (40, 40)])
+    def test_a_single_token_may_see_all_rows_up_to_a_limit(self, dense: int, seen: int) -> None:
+        assert self.chosen(dense, tokens=1) == seen
+
+    def test_that_limit_is_not_for_chunks(self) -> None:
+        assert self.chosen(1024, tokens=2) == 16
+
+    def chosen(self, dense: int, tokens: int) -> int:
+        """Rows that the last of some tokens sees of 40 visible ones."""
+        tensors = {"indexer.attn_q_b.weight": normal(4 * 128, 8), "indexer.proj.weight": normal(4, 8)}
+        shape = toy_shape(index_heads=4, index_dim=128, index_top_k=16)
+        model = Reference(ConstructedWeights(tensors=tensors), shape, "float", dense)  # type: ignore[arg-type]
+        rope = rope_tables(shape, 4, np.arange(160, 160 + tokens))
+        hidden, latent, rows = normal(tokens, 8), normal(tokens, 8), normal(40, 128)
+        found = model.index_select(2, hidden, latent, rows, np.ones((tokens, 40), np.bool_), rope)
+        return int(found[-1].sum())
+
 
 class TestRoute:
     def route(self, router: Array, hidden: Array, bias: Array | None = None, **changes: Any) -> Any:
