@@ -126,6 +126,8 @@ def _open_reference(path: Path, options: EngineOptions) -> Engine:
     return load(
         path,
         prefill_chunk=options.prefill_chunk,
+        activation=options.activation,
+        dense_index_rows=options.dense_index_rows,
         effort_profile=options.effort_profile,
         power=options.power,
     )
@@ -141,6 +143,8 @@ def _open_mlx(path: Path, options: EngineOptions) -> Engine:
         load=options.load,
         effort_profile=options.effort_profile,
         power=options.power,
+        activation=options.activation,
+        dense_index_rows=options.dense_index_rows,
     )
 
 

@@ -19,6 +19,7 @@ BackendName = Literal["auto", "mlx", "cuda", "reference", "scripted"]
 EffortProfile = Literal["auto", "preview", "official"]
 EffortLevel = Literal["low", "high", "max"]
 LoadMethod = Literal["mmap", "copy"]
+ActivationName = Literal["kv", "float", "actq"]
 
 DEFAULT_CONTEXT = 32768
 DEFAULT_MAX_TOKENS = 50000
@@ -26,7 +27,7 @@ DEFAULT_SYSTEM = prompt_texts.DEFAULT_SYSTEM
 DEFAULT_TEMPERATURE, DEFAULT_TOP_P, DEFAULT_MIN_P = 1.0, 1.0, 0.05
 DEFAULT_POWER = 100
 
-_ENGINE, _SAMPLING, _THINKING = "Engine", "Sampling", "Thinking"
+_ENGINE, _SAMPLING, _THINKING, _DIAGNOSTICS = "Engine", "Sampling", "Thinking", "Diagnostics"
 
 ModelOption = Annotated[
     Path | None,
@@ -163,6 +164,28 @@ TraceOption = Annotated[
         rich_help_panel=_ENGINE,
     ),
 ]
+ActivationOption = Annotated[
+    ActivationName,
+    typer.Option(
+        "--activation",
+        envvar="DS4_ACTIVATION",
+        help="Arithmetic: kv rounds cached rows as the model does, float rounds nothing, actq also rounds "
+        "the inputs of matrices to 8 bits (reference backend only).",
+        rich_help_panel=_DIAGNOSTICS,
+    ),
+]
+DenseIndexRowsOption = Annotated[
+    int,
+    typer.Option(
+        "--dense-index-rows",
+        metavar="N",
+        envvar="DS4_DENSE_INDEX_ROWS",
+        min=0,
+        help="Generate with attention to all compressed rows while there are at most N, without the "
+        "indexer's choice; 1024 is what GPU builds of the C engine do.",
+        rich_help_panel=_DIAGNOSTICS,
+    ),
+]
 SystemOption = Annotated[
     str,
     typer.Option("-sys", "--system", metavar="TEXT", envvar="DS4_SYSTEM", help="System text; '' for none."),
@@ -265,6 +288,14 @@ class EngineOptions:
     warm_weights: bool = False
     threads: int | None = None
     power: int = DEFAULT_POWER
+    activation: ActivationName = "kv"
+    dense_index_rows: int = 0
+
+
+def check_seed(seed: int | None) -> None:
+    """Raises UsageError for a seed that the 64-bit random stream would take for a smaller one."""
+    if seed is not None and seed >= 2**64:
+        raise UsageError(f"--seed {str(seed)[:24]} is too large: the largest is {2**64 - 1}")
 
 
 def requested_effort(

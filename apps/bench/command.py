@@ -94,6 +94,8 @@ def bench(
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
     trace: options.TraceOption = None,
+    activation: options.ActivationOption = "kv",
+    dense_index_rows: options.DenseIndexRowsOption = 0,
 ) -> None:
     """Measure prefill and generation speed over growing contexts."""
     if context.invoked_subcommand is not None:
@@ -123,6 +125,8 @@ def bench(
             warm_weights=warm_weights,
             threads=threads,
             power=power,
+            activation=activation,
+            dense_index_rows=dense_index_rows,
         )
     )
     try:

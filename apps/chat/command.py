@@ -106,6 +106,8 @@ def chat(
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
     trace: options.TraceOption = None,
+    activation: options.ActivationOption = "kv",
+    dense_index_rows: options.DenseIndexRowsOption = 0,
     inspect: InspectOption = False,
     dump_tokens: DumpTokensOption = False,
     dump_logits: DumpLogitsOption = None,
@@ -120,6 +122,7 @@ def chat(
     """
     limit_threads(threads)
     requested = options.requested_effort(think, think_max, nothink, effort)
+    options.check_seed(seed)
     engine_options = options.EngineOptions(
         model=model,
         backend=backend,
@@ -133,6 +136,8 @@ def chat(
         warm_weights=warm_weights,
         threads=threads,
         power=power,
+        activation=activation,
+        dense_index_rows=dense_index_rows,
     )
     wanted = _Examination(inspect, dump_tokens, dump_logits, dump_logprobs, logprobs_top_k, perplexity_file)
     source = _prompt(wanted.kind(), prompt, prompt_file, prompt_tokens)
