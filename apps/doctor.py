@@ -168,10 +168,10 @@ def _mlx() -> Finding:
     try:
         import mlx.core as mx
 
-        device = str(mx.default_device())
+        device = "GPU" if mx.default_device().type == mx.DeviceType.gpu else "CPU"
     except Exception as error:  # a broken installation fails in many ways, and that is the finding
         return Finding(_BACKEND + "mlx", False, f"MLX is installed but does not start: {error}", {})
-    return Finding(_BACKEND + "mlx", True, f"runs on {device}", {"device": device})
+    return Finding(_BACKEND + "mlx", True, f"runs on the {device}", {"device": device.lower()})
 
 
 def _version(package: str) -> str | None:

@@ -34,3 +34,10 @@ def test_sampling_defaults_are_the_published_ones():
     defaults = (options.DEFAULT_TEMPERATURE, options.DEFAULT_TOP_P, options.DEFAULT_MIN_P)
     assert Sampling(*defaults) == Sampling()
     assert defaults == (1.0, 1.0, 0.05)
+
+
+def test_a_seed_is_never_taken_for_another():
+    options.check_seed(None)
+    options.check_seed(2**64 - 1)
+    with pytest.raises(UsageError, match=r"^--seed 18446744073709551616 is too large"):
+        options.check_seed(2**64)
