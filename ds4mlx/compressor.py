@@ -34,5 +34,5 @@ def pool(previous: mx.array | None, current: mx.array, kv: slice, score: slice) 
         values = mx.concatenate([previous[..., kv][..., :half], values[..., half:]], axis=1)
         scores = mx.concatenate([previous[..., score][..., :half], scores[..., half:]], axis=1)
     # Beside a real score the weight of an empty one is 0 anyhow; among themselves they would share it.
-    scored = mx.where(scores > NO_SCORE / 2, values, 0.0)
+    scored = mx.where(scores > float(NO_SCORE) / 2, values, 0.0)
     return (mx.softmax(scores, axis=1) * scored).sum(axis=1)
