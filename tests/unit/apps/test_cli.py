@@ -157,6 +157,17 @@ def test_a_full_disk_is_one_line(arguments):
     assert (done.returncode, done.stderr) == (1, "ds4: No space left on device\n")
 
 
+def test_output_that_nobody_takes_does_not_fail_again_at_the_very_end():
+    script = (
+        "import sys\nfrom apps import cli\nfrom shared.errors import Ds4Error\n"
+        "def fail():\n    print('x', end='')\n    raise Ds4Error('oops')\n"
+        "cli.help_text = fail\nsys.exit(cli.main(['--help']))"
+    )
+    with open("/dev/full", "w") as full:
+        done = _ds4([], script=script, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, "ds4: oops\n")
+
+
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 def test_streams_closed_at_start_are_no_fault(closed):
     done = subprocess.run(
