@@ -87,11 +87,10 @@ class InferenceWorker:
     def cancel(self, job: Job) -> None:
         """Nobody wants this job any more: a waiting one is dropped, a running one stops at the next layer
         or token."""
-        job.cancel()
         with self._changed:
+            job.cancel()
             if job in self._queue:
                 self._queue.remove(job)
-                self._changed.notify_all()
 
     def stop(self, grace: float) -> None:
         """Refuse new jobs, give the running and the waiting ones `grace` seconds, cut what is left, and
@@ -165,13 +164,9 @@ class InferenceWorker:
                     self._changed.notify_all()
 
     def _take(self) -> Job | None:
-        """The next job that somebody still waits for; None when stopping and nothing is left."""
+        """The next job; None when stopping and nothing is left. Nobody cancels a job in the queue without
+        taking it out."""
         with self._changed:
-            while True:
-                self._changed.wait_for(lambda: self._queue or self._stopping)
-                if not self._queue:
-                    return None
-                job = self._queue.popleft()
-                if not job.is_cancelled():
-                    self._running = job
-                    return job
+            self._changed.wait_for(lambda: self._queue or self._stopping)
+            self._running = self._queue.popleft() if self._queue else None
+            return self._running

@@ -86,6 +86,17 @@ def test_an_agents_turns_prefill_only_the_results(echo: bool) -> None:
     assert [prompt - cached for prompt, cached, _ in figures[1:]] == [_RESULT_TOKENS] * 2
 
 
+def test_control_tokens_that_the_model_wrote_itself_do_not_cost_the_prefix() -> None:
+    """The client sends them back as text; the state holds them where the model sampled them."""
+    turns = [
+        {"pieces": ["The mark `", "<think>", "` opens.", "</think>", "So `", "<｜User｜>", "` too."]},
+        {"pieces": ["r", "</think>", "Done."]},
+    ]
+    with serve_script({"turns": turns}) as server:
+        assert _reused_whole(_talk(server, 2, echo=True, tools=_TOOLS))
+        assert "source=memory-text" in server.log
+
+
 def test_after_a_failed_call_the_next_turn_is_right_if_not_cheap() -> None:
     broken = _call("ls").replace(' name="bash"', "")
     with serve_script(

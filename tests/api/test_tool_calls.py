@@ -108,6 +108,7 @@ def test_a_call_cut_by_the_budget_is_not_tried_again_and_never_closes() -> None:
         budget = len(pieces) - 30
         whole = _post(server, max_tokens=budget)["choices"][0]
         events = _stream(server, max_tokens=budget)
+        assert sum(entry["call"] == "sync" for entry in server.journal) == 2
     assert whole["finish_reason"] == "length"
     assert "tool_calls" not in whole["message"]
     ((name, arguments),) = _streamed_calls(events).values()
