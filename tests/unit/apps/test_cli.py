@@ -14,6 +14,7 @@ MAIN = "import sys; from apps.cli import main; sys.exit(main())"
 
 
 def _ds4(arguments, *, script=MAIN, **keywords):
+    keywords.setdefault("env", {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"})
     return subprocess.run(
         [sys.executable, "-c", script, *arguments],
         stdin=subprocess.DEVNULL,
