@@ -3,11 +3,13 @@ not; and that one conversation never shows in another."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import httpx
 import pytest
+from openai import AsyncOpenAI
 
 from apps.serve.settings import ServerSettings
 from tests.support.api_server import QUICK, RunningServer, serve_engine, serve_script
@@ -130,6 +132,27 @@ def test_a_block_that_leaked_into_old_content_is_no_block_in_the_prompt() -> Non
         prompt = _ask(server, messages, think=False)["usage"]["prompt_tokens"]
         empty = _ask(server, [m | {"content": ""} for m in messages], think=False)["usage"]["prompt_tokens"]
     assert prompt - empty == len("u") + len(leaked.encode()) + len("v")
+
+
+def test_many_clients_at_once_each_get_their_own_answer() -> None:
+    texts = {f"<{number}>": f"answer {number} " * 5 for number in range(16)}
+    turns = [{"match": asked, "pieces": list(text)} for asked, text in texts.items()]
+
+    async def ask(client: AsyncOpenAI, asked: str, *, stream: bool) -> str:
+        messages: Any = [{"role": "user", "content": asked}]
+        if not stream:
+            answer = await client.chat.completions.create(model="deepseek-chat", messages=messages)
+            return answer.choices[0].message.content or ""
+        chunks = await client.chat.completions.create(model="deepseek-chat", messages=messages, stream=True)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
+
+    async def ask_all(url: str) -> list[str]:
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0) as client:
+            asks = [ask(client, asked, stream=number % 3 > 0) for number, asked in enumerate(texts)]
+            return await asyncio.gather(*asks)
+
+    with serve_script({"turns": turns}) as server:
+        assert asyncio.run(ask_all(server.url)) == list(texts.values())
 
 
 def test_interleaved_conversations_answer_as_on_a_server_of_their_own() -> None:
