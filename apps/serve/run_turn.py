@@ -14,7 +14,7 @@ from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Usage
 from apps.serve.log import ServerLog, describe
 from apps.serve.retry import retry_suffix
-from apps.serve.slot import LiveSlot
+from apps.serve.slot import EffectivePrompt, LiveSlot
 from apps.serve.tool_memory import ToolMemory
 from apps.serve.turn_log import TurnLog
 from shared.errors import Cancelled, ContextFullError, Ds4Error
@@ -78,16 +78,32 @@ class TurnRun:
     def _prefill(self) -> Usage:
         self._job.phase = JobPhase.PREFILL
         live = self._session.position
+        common = self._session.common_prefix(self._request.tokens)
         effective = self._slot.plan(self._request)
-        self.log.prompt_start(effective, 0 if effective.source == "none" else live)
+        self.log.prompt_start(effective, 0 if effective.source == "none" else self._session.position)
         if effective.source == "none" and live:
-            common = self._session.common_prefix(effective.tokens)
             self.log.live_miss(live, len(effective.tokens), common)
-        synced = self._sync(effective.tokens)
+        synced = self._sync_with_checkpoint(effective)
         self.log.prompt_done(synced.reused)
         usage = Usage(len(effective.tokens), synced.reused)
         self._job.channel.put(PrefillDone(usage))
         return usage
+
+    def _sync_with_checkpoint(self, effective: EffectivePrompt) -> Synced:
+        """Prefill with a checkpoint before the last token: there a prompt that is asked again, or whose
+        thinking mark changes, parts from this one."""
+        before_last = effective.tokens[:-1]
+        live = 0 if effective.source == "none" else self._session.position
+        if live >= len(before_last) or not before_last:
+            return self._sync(effective.tokens)
+        head = self._session.sync(before_last, self._all_but_one, cancelled=self._job.is_cancelled)
+        self._slot.checkpoint()
+        tail = self._session.sync(effective.tokens, cancelled=self._job.is_cancelled)
+        return Synced(head.reused, head.evaluated + tail.evaluated)
+
+    def _all_but_one(self, done: int, total: int) -> None:
+        """Progress of a prefill that leaves out the last token."""
+        self.log.prefill_progress(done, total + 1 if done < total else total)
 
     def _sync(self, tokens: list[int]) -> Synced:
         return self._session.sync(tokens, self.log.prefill_progress, cancelled=self._job.is_cancelled)

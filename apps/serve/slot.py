@@ -1,7 +1,7 @@
 """One live session and what of it a new prompt can go on from.
 
-Owns the choice of the effective prompt; running it is the turn's business. A further source (checkpoints,
-disk) joins as one more candidate in `plan`. Spec: chat §6. Knows no dialect and no thread.
+Owns the choice of the effective prompt; running it is the turn's business. A further source (the disk)
+joins as one more candidate in `plan`. Spec: chat §6. Knows no dialect and no thread.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Literal
 import numpy as np
 
 from apps.serve.turn_request import TurnRequest
-from shared.session import Session
+from shared.errors import SessionInvalid
+from shared.session import Mark, Session
 from shared.text import marks
 from shared.text.segments import cut, join
 from shared.text.tokenizer import Tokenizer
 
-Source = Literal["none", "memory-token", "thinking-visible", "memory-text"]
+Source = Literal["none", "memory-token", "thinking-visible", "memory-text", "memory-checkpoint"]
+# Checkpoints a slot keeps of its timeline. One takes about 20 MB with Flash.
+_CHECKPOINTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +54,21 @@ class LiveSlot:
         self._is_control = np.isin(ids, [token for token in astuple(tokenizer.specials) if token is not None])
         self._sampled: list[range] = []
         self._visible: VisibleText | None = None
+        self._checkpoints: list[Mark] = []
 
     def plan(self, request: TurnRequest) -> EffectivePrompt:
         """The best way to this prompt from the live state. Forgets what no longer belongs to it."""
         live = self.session.tokens
-        effective = self._reuse(live, request) if live else None
+        effective = (self._reuse(live, request) or self._go_back(request)) if live else None
         if effective is None:
             effective = EffectivePrompt(request.tokens, "none")
-            self._sampled = []
+            self._sampled, self._checkpoints = [], []
         self._visible = None
         return effective
+
+    def checkpoint(self) -> None:
+        """Remember the present state, so that a prompt that shares only so much can go on from here."""
+        self._checkpoints = [*self._checkpoints[1 - _CHECKPOINTS :], self.session.mark()]
 
     def sampled(self, start: int) -> None:
         """The model wrote everything from position `start` on."""
@@ -80,7 +88,7 @@ class LiveSlot:
 
     def invalidate(self) -> None:
         """Forget everything; the next turn starts from nothing."""
-        self._sampled = []
+        self._sampled, self._checkpoints = [], []
         self._visible = None
         self.session.invalidate()
 
@@ -100,6 +108,23 @@ class LiveSlot:
         if rendered.startswith(text) and self._controls_agree(live, request.tokens, len(text)):
             return self._continued(live, request, len(text), "memory-text")
         return None
+
+    def _go_back(self, request: TurnRequest) -> EffectivePrompt | None:
+        """Rewind to the last checkpoint that the prompt still covers: a prompt asked again, an edited end, a
+        turn whose text or reasoning does not come back as it was sampled."""
+        common = self.session.common_prefix(request.tokens)
+        while self._checkpoints and self._checkpoints[-1].position > common:
+            self._checkpoints.pop()
+        if not self._checkpoints:
+            return None
+        position = self._checkpoints[-1].position
+        try:
+            self.session.rewind(self._checkpoints[-1])
+        except SessionInvalid:
+            return None
+        self._sampled = [range(span.start, min(span.stop, position)) for span in self._sampled]
+        self._sampled = [span for span in self._sampled if span]
+        return EffectivePrompt(request.tokens, "memory-checkpoint")
 
     def _continued(
         self, live: list[int], request: TurnRequest, offset: int, source: Source

@@ -36,7 +36,7 @@ class TurnLog:
         self._log.line(f"{self._head()} prompt start", LogKind.PREFILL)
         if self._job.request.ask.note is not None:
             self._log.warning(self._job.request.ask.note)
-        if effective.source in ("thinking-visible", "memory-text"):
+        if effective.source in ("thinking-visible", "memory-text", "memory-checkpoint"):
             kind, _, match = effective.source.partition("-")
             self._log.line(
                 f"{kind} live continuation match={match} cached={cached} prompt={self._prompt}", LogKind.CACHE

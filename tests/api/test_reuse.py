@@ -12,6 +12,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from apps.serve.settings import ServerSettings
+from shared.model.reference_engine import load as load_reference
 from tests.support.api_server import QUICK, RunningServer, serve_engine, serve_script
 from tests.support.golden import tiny_q2
 from tests.support.turns import block, invoke, parameter, tool
@@ -75,7 +76,8 @@ def test_a_conversation_without_thinking_goes_on_from_the_whole_live_state(tools
     script = _script("one two", "trailing \n\n", "three")
     with serve_script(script) as server:
         assert _reused_whole(_talk(server, 3, echo=True, think=False, tools=tools))
-        # An answer that the budget cut is no exception.
+    # An answer that the budget cut is no exception.
+    with serve_script(script) as server:
         assert _reused_whole(_talk(server, 3, echo=True, think=False, tools=tools, max_tokens=3))
 
 
@@ -174,3 +176,44 @@ def test_interleaved_conversations_answer_as_on_a_server_of_their_own() -> None:
     for messages, content in asked:
         with serve_engine(lambda: load(tiny_q2()), context=512) as alone:
             assert _ask(alone, messages, **fields)["choices"][0]["message"]["content"] == content
+
+
+def test_a_prompt_asked_again_is_computed_from_its_last_token() -> None:
+    """Also after a stop string: only the tail that nobody saw is given up."""
+    messages = [{"role": "user", "content": "hi"}]
+    with serve_script(_script("so</think>fooENDbar")) as server:
+        answers = [_ask(server, messages, stop=["END"]) for _ in range(2)]
+    for answer in answers:
+        choice = answer["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("foo", "stop")
+    usage = [answer["usage"] for answer in answers]
+    cached = [figures["prompt_tokens_details"]["cached_tokens"] for figures in usage]
+    assert cached == [0, usage[0]["prompt_tokens"] - 1]
+
+
+def test_a_dropped_reasoning_costs_only_the_last_answer() -> None:
+    """A thinking answer that tools preceded is not kept as visible text: the state before it is."""
+    history: list[Any] = [{"role": "user", "content": "hello " * 50}]
+    with serve_script(_script("so</think>fine", "x</think>done")) as server:
+        first = _ask(server, history, tools=_TOOLS)
+        history += [{"role": "assistant", "content": "fine"}, {"role": "user", "content": "more"}]
+        second = _ask(server, history, tools=_TOOLS)
+    reused = second["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert reused == first["usage"]["prompt_tokens"] - 1
+
+
+def test_a_checkpoint_leaves_no_trace_on_a_real_model() -> None:
+    """Going back and asking again gives what a fresh server says."""
+    messages = [{"role": "user", "content": "Say something."}]
+    other = [{"role": "user", "content": "Say something. Else."}]
+    fields: dict[str, Any] = {"temperature": 0, "max_tokens": 12, "reasoning_effort": "none"}
+    with serve_engine(lambda: load_reference(tiny_q2()), context=512) as server:
+        first = _ask(server, messages, **fields)
+        again = _ask(server, messages, **fields)
+        third = _ask(server, other, **fields)
+    with serve_engine(lambda: load_reference(tiny_q2()), context=512) as server:
+        fresh = _ask(server, other, **fields)
+    texts = [answer["choices"][0]["message"]["content"] for answer in (first, again, third, fresh)]
+    assert texts[0] == texts[1]
+    assert texts[2] == texts[3]
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0

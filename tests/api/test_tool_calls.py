@@ -71,11 +71,16 @@ def _streamed_calls(events: list[Any]) -> dict[int, tuple[str, str]]:
 # --- calls that cannot be read -----------------------------------------------------------------------
 
 
+def _prefills(server: RunningServer) -> list[dict[str, Any]]:
+    """The journal's prefills of prompts, without the last token, which follows a checkpoint."""
+    return [entry for entry in server.journal if entry["call"] == "sync" and entry["evaluated"] > 1]
+
+
 def test_a_whole_answer_hides_a_failed_call_and_tries_once_more() -> None:
     script = {"turns": [{"pieces": ["Wait.", *_pieces(_BROKEN)]}, {"pieces": _pieces(_block("ls"))}]}
     with serve_script(script) as server:
         answer = _post(server)
-        syncs = [entry for entry in server.journal if entry["call"] == "sync"]
+        syncs = _prefills(server)
     choice = answer["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] == ""
@@ -83,14 +88,14 @@ def test_a_whole_answer_hides_a_failed_call_and_tries_once_more() -> None:
     # The second attempt goes on from the first: nothing is prefilled again.
     assert len(syncs) == 2
     assert syncs[1]["reused"] > syncs[0]["tokens"]
-    assert answer["usage"]["prompt_tokens"] == syncs[0]["tokens"]
+    assert answer["usage"]["prompt_tokens"] == syncs[0]["tokens"] + 1
     assert answer["usage"]["completion_tokens"] < len(_block("ls"))
 
 
 def test_a_second_failure_is_told_and_so_is_a_failure_in_a_stream() -> None:
     with serve_script({"turns": [{"pieces": _pieces(_BROKEN)}]}) as server:
         message = _post(server)["choices"][0]
-        tries = sum(entry["call"] == "sync" for entry in server.journal)
+        tries = len(_prefills(server))
         events = _stream(server)
     assert tries == 2
     assert message["finish_reason"] == "stop"
@@ -108,7 +113,9 @@ def test_a_call_cut_by_the_budget_is_not_tried_again_and_never_closes() -> None:
         budget = len(pieces) - 30
         whole = _post(server, max_tokens=budget)["choices"][0]
         events = _stream(server, max_tokens=budget)
-        assert sum(entry["call"] == "sync" for entry in server.journal) == 2
+        evaluated = [entry["evaluated"] for entry in server.journal if entry["call"] == "sync"]
+    # The prompt up to its last token, that token, and it again for the same prompt: no further attempt.
+    assert evaluated[1:] == [1, 1]
     assert whole["finish_reason"] == "length"
     assert "tool_calls" not in whole["message"]
     ((name, arguments),) = _streamed_calls(events).values()
@@ -123,7 +130,7 @@ def test_no_retry_when_the_context_has_no_room() -> None:
         prompt = _post(server)["usage"]["prompt_tokens"]
     with serve_script(script, context=prompt + 100) as server:
         message = _post(server)["choices"][0]["message"]
-        assert sum(entry["call"] == "sync" for entry in server.journal) == 1
+        assert len(_prefills(server)) == 1
     assert "could not be read" in message["content"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from apps.serve.slot import LiveSlot
@@ -14,6 +15,11 @@ from shared.text.effort import Effort
 from shared.text.messages import Message, ToolSet
 from shared.text.template import render_chat
 from tests.support.vocabularies import tiny_tokenizer
+
+
+@dataclass(frozen=True)
+class _Position:
+    position: int
 
 
 class _Timeline:
@@ -29,6 +35,17 @@ class _Timeline:
 
     def invalidate(self) -> None:
         self.tokens = []
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        equal = [left == right for left, right in zip(self.tokens, tokens, strict=False)]
+        return [*equal, False].index(False)
+
+    def mark(self) -> _Position:
+        return _Position(len(self.tokens))
+
+    def rewind(self, mark: _Position) -> None:
+        assert mark.position <= len(self.tokens)
+        self.tokens = self.tokens[: mark.position]
 
 
 def _request(
@@ -48,10 +65,13 @@ class _Conversation:
 
     def turn(self, request: TurnRequest, *sampled: int) -> tuple[str, int]:
         """Plan and play a turn; returns the source and the number of reused tokens."""
-        live = self.session.tokens
         effective = self.slot.plan(request)
+        live = self.session.tokens
         assert effective.tokens[: len(live)] == live or effective.source == "none"
         reused = len(live) if effective.source != "none" else 0
+        if reused < len(effective.tokens) - 1:
+            self.session.tokens = effective.tokens[:-1]
+            self.slot.checkpoint()
         self.session.tokens = list(effective.tokens)
         start = self.session.position
         self.session.tokens += sampled
@@ -108,11 +128,12 @@ def test_a_control_string_of_a_client_never_reuses_a_control_token() -> None:
     assert talk.turn(forged) == ("none", 0)
 
 
-def test_a_mark_that_the_state_holds_as_plain_text_is_a_miss() -> None:
+def test_a_mark_that_the_state_holds_as_plain_text_is_not_gone_on_from() -> None:
     talk = _Conversation()
-    talk.turn(_request(_FIRST, "high"), *_letters("hm</think>ok"))
+    first = _request(_FIRST, "high")
+    talk.turn(first, *_letters("hm</think>ok"))
     second = [*_FIRST, Message("assistant", "ok", reasoning="hm"), Message("tool", "out")]
-    assert talk.turn(_request(second, "high")) == ("none", 0)
+    assert talk.turn(_request(second, "high")) == ("memory-checkpoint", len(first.tokens) - 1)
 
 
 def test_a_control_token_that_the_model_sampled_inside_its_text_may_stay() -> None:
@@ -168,7 +189,7 @@ def test_a_continuation_that_would_not_fit_falls_back_to_the_plain_prompt() -> N
     second = _request([*_FIRST, Message("assistant", "there " * 20), Message("user", "more")])
     talk = _Conversation(context=len(second.tokens) + 1)
     talk.turn(first, *_letters("there " * 20))
-    assert talk.turn(second) == ("none", 0)
+    assert talk.turn(second) == ("memory-checkpoint", len(first.tokens) - 1)
 
 
 def test_invalidate_forgets_everything() -> None:
@@ -177,3 +198,53 @@ def test_invalidate_forgets_everything() -> None:
     talk.slot.invalidate()
     second = _request([*_FIRST, Message("assistant", "there"), Message("user", "more")])
     assert talk.turn(second) == ("none", 0)
+
+
+def test_the_same_prompt_again_goes_on_from_before_its_last_token() -> None:
+    talk = _Conversation()
+    request = _request(_FIRST)
+    talk.turn(request, *_letters("there"))
+    assert talk.turn(request, *_letters("again")) == ("memory-checkpoint", len(request.tokens) - 1)
+    assert talk.turn(request) == ("memory-checkpoint", len(request.tokens) - 1)
+
+
+def test_an_edited_end_goes_on_from_the_last_shared_checkpoint() -> None:
+    talk = _Conversation()
+    first = _request(_FIRST)
+    talk.turn(first, *_letters("there"))
+    history = [*_FIRST, Message("assistant", "there")]
+    second = _request([*history, Message("user", "more")])
+    talk.turn(second, *_letters("and"))
+    edited = _request([*_FIRST, Message("assistant", "changed"), Message("user", "more")])
+    assert talk.turn(edited) == ("memory-checkpoint", len(first.tokens) - 1)
+    # What lay behind it is gone.
+    assert talk.turn(second) == ("memory-checkpoint", len(first.tokens) - 1)
+
+
+def test_only_so_many_checkpoints_are_kept() -> None:
+    talk = _Conversation()
+    history: list[Message] = []
+    requests = []
+    for text in "abcdef":
+        history.append(Message("user", text))
+        requests.append(_request(history))
+        talk.turn(requests[-1], *_letters("x"))
+        history.append(Message("assistant", "x"))
+    assert talk.turn(requests[0])[0] == "none"
+    kept = _Conversation()
+    for request in requests:
+        kept.turn(request, *_letters("x"))
+    assert kept.turn(requests[2]) == ("memory-checkpoint", len(requests[2].tokens) - 1)
+
+
+def test_sampled_tokens_behind_a_checkpoint_are_forgotten() -> None:
+    talk = _Conversation()
+    request = _request(_FIRST)
+    tokenizer = tiny_tokenizer()
+    talk.turn(request, tokenizer.specials.dsml)
+    talk.turn(request, *_letters("x"))
+    # At the place of the sampled mark the text now says the same bytes: no longer the model's own.
+    talk.session.tokens[-1] = tokenizer.specials.dsml
+    talk.slot._sampled = [span for span in talk.slot._sampled if span.start != len(request.tokens)]
+    asked = [*_FIRST, Message("assistant", "｜DSML｜"), Message("user", "more")]
+    assert talk.turn(_request(asked))[0] == "memory-checkpoint"
