@@ -15,6 +15,7 @@ from apps.lock import hold_instance_lock
 from apps.memory import check_fits, memory_budget
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
+from apps.startup import plan_line
 from apps.threads import limit_threads
 from shared.errors import BackendUnavailable, UsageError
 from shared.model.shape import ModelShape
@@ -25,8 +26,9 @@ Backend = Literal["mlx", "cuda", "reference", "scripted"]
 Say = Callable[[str], None]
 
 
-def open_engine(options: EngineOptions, *, say: Say | None = None) -> Engine:
-    """Open the engine that `options` ask for. `say` receives lines for the user (default: stderr).
+def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say | None = None) -> Engine:
+    """Open the engine that `options` ask for. `say` receives lines for the user (default: stderr),
+    `say_plan` (default: `say`) what it will take in memory, before anything is loaded.
 
     Raises BackendUnavailable, ModelFileError, UsageError, AlreadyRunning, or NotEnoughMemory before
     anything large is allocated.
@@ -34,14 +36,18 @@ def open_engine(options: EngineOptions, *, say: Say | None = None) -> Engine:
     say = say or _to_stderr
     limit_threads(options.threads)
     backend = choose_backend(options, say)
+    say_plan = say_plan or say
     if backend == "scripted":
-        return _open_scripted(options)
+        scripted = _open_scripted(options)
+        say_plan(plan_line(scripted.memory_plan(options.context), backend))
+        return scripted
     if reason := why_unavailable(backend):
         raise BackendUnavailable(reason)
     choice = choose_model(options.model)
     if choice.note:
         say(choice.note)
     shape, plan = plan_of_file(backend, choice.path, options.context, options.prefill_chunk)
+    say_plan(plan_line(plan, backend))
     check_fits(shape, plan, memory_budget(options.simulate_memory), options.prefill_chunk)
     hold_instance_lock(choice.path.stat().st_size)
     if options.warm_weights:

@@ -1,19 +1,18 @@
-"""The lines that a program prints once its engine is open. Spec: apps, shared conventions."""
+"""The lines that a program prints around the opening of its engine. Spec: apps, shared conventions."""
 
 from __future__ import annotations
 
 from apps.memory import MIB
-from shared.session import Engine
+from shared.session import Engine, MemoryPlan
 from shared.text.effort import Effort
 
 
-def context_line(engine: Engine, context: int) -> str:
-    """What the context costs, and the figures it follows from."""
-    plan = engine.memory_plan(context)
+def plan_line(plan: MemoryPlan, backend: str) -> str:
+    """What the model and its context will take, and the figures it follows from."""
     return (
-        f"context buffers {plan.context_buffers / MIB:.2f} MiB (ctx={context}, backend={engine.backend}, "
-        f"prefill_chunk={plan.prefill_chunk}, raw_kv_rows={plan.raw_rows}, "
-        f"compressed_kv_rows={plan.compressed_rows})"
+        f"weights {plan.weights / MIB:.2f} MiB, context buffers {plan.context_buffers / MIB:.2f} MiB "
+        f"(ctx={plan.context}, backend={backend}, prefill_chunk={plan.prefill_chunk}, "
+        f"raw_kv_rows={plan.raw_rows}, compressed_kv_rows={plan.compressed_rows})"
     )
 
 

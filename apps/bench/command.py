@@ -20,7 +20,7 @@ from apps.bench.prompt import PromptSource
 from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
 from apps.console import say, sayer
 from apps.output_file import check_writable
-from apps.startup import context_line, engine_notes
+from apps.startup import engine_notes
 from apps.threads import limit_threads
 from apps.trace import Trace
 from shared.errors import UsageError
@@ -132,7 +132,6 @@ def bench(
     try:
         for note in engine_notes(engine):
             say(note, "ds4.warning")
-        say(context_line(engine, allocated), "ds4.timing")
         tokens = source.encode(prompt, engine, system)
         if len(tokens) < ctx_max:
             raise UsageError(

@@ -93,8 +93,14 @@ class Conversation:
         if len(self) >= context:
             raise ContextFullError(len(self), context)
         self._mark = None
+        before = self.context
+        # Both sizes at once may not fit in memory.
         self._session.close()
-        self._session = self._engine.open_session(context)
+        try:
+            self._session = self._engine.open_session(context)
+        except Exception:
+            self._session = self._engine.open_session(before)
+            raise
 
     def forget_state(self) -> None:
         """Drop the live state after work was torn off in the middle; the transcript stays."""

@@ -20,7 +20,7 @@ from apps.model_choice import choose_model
 from apps.options import EngineOptions
 from apps.output_file import check_writable
 from apps.prompt import Prompt, read_file
-from apps.startup import context_line, engine_notes, thinking_line
+from apps.startup import engine_notes, thinking_line
 from apps.trace import Trace
 from shared.sampling import Sampling
 from shared.session import Engine
@@ -116,11 +116,11 @@ class Run:
     @contextmanager
     def _engine(self) -> Iterator[Engine]:
         err = console()
-        engine = open_engine(self.engine_options, say=sayer("ds4.warning", err))
+        timing = sayer("ds4.timing", err)
+        engine = open_engine(self.engine_options, say=sayer("ds4.warning", err), say_plan=timing)
         try:
             for note in engine_notes(engine):
                 say(note, "ds4.warning", on=err)
-            say(context_line(engine, self.engine_options.context), "ds4.timing", on=err)
             effort, downgrade = self._effort(engine)
             if downgrade:
                 say(downgrade, "ds4.warning", on=err)

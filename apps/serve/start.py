@@ -11,7 +11,7 @@ from apps.serve.log import ServerLog
 from apps.serve.server import Server, bind, is_loopback
 from apps.serve.settings import ServerSettings
 from apps.serve.worker import InferenceWorker
-from apps.startup import context_line, engine_notes, thinking_line
+from apps.startup import engine_notes, thinking_line
 from shared.session import Engine
 from shared.text.effort import resolve_effort
 
@@ -47,7 +47,6 @@ def _start_lines(engine: Engine, context: int, settings: ServerSettings) -> list
     return [
         *engine_notes(engine),
         f"model {engine.name}",
-        context_line(engine, context),
         thinking_line(engine, effort if settings.thinking else "none"),
         *([note] if note and settings.thinking else []),
     ]

@@ -98,3 +98,12 @@ def test_warming_reads_the_file(tmp_path):
     warm(tmp_path / "weights")
     with pytest.raises(FileNotFoundError):
         warm(tmp_path / "none")
+
+
+def test_the_plan_is_told_before_it_is_refused() -> None:
+    said: list[str] = []
+    options = EngineOptions(model=tiny_q2(), backend="reference", context=1_000_000, simulate_memory="64MB")
+    with pytest.raises(NotEnoughMemory, match="use --ctx"):
+        open_engine(options, say=said.append)
+    assert len(said) == 1
+    assert said[0].startswith("weights 9.49 MiB, context buffers ")

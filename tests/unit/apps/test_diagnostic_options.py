@@ -41,5 +41,5 @@ def test_they_reach_the_engine(commands, command, backend, monkeypatch):
 
 def test_mlx_names_the_activations_it_has(commands, capsys):
     assert cli.main([*commands["chat"], "--backend", "mlx", "--activation", "actq"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = capsys.readouterr().err.splitlines()[-1]
     assert line.endswith("use --activation kv or float, or --backend reference")

@@ -35,12 +35,10 @@ def ds4(tmp_path, capsys):
 def test_one_prompt_one_answer(ds4):
     code, out, err = ds4("-p", "hi")
     assert (code, out) == (0, "A.\nB\n")
-    assert err[0].startswith("scripted engine")
-    assert err[1].startswith("context buffers ")
-    assert "(ctx=2000, backend=scripted, prefill_chunk=" in err[1]
-    assert err[1].endswith(")")
-    assert "raw_kv_rows=" in err[1]
-    assert "compressed_kv_rows=" in err[1]
+    assert err[0].startswith("weights 0.00 MiB, context buffers 0.01 MiB (ctx=2000, backend=scripted, ")
+    assert err[0].endswith(")")
+    assert all(f"{figure}=" in err[0] for figure in ("prefill_chunk", "raw_kv_rows", "compressed_kv_rows"))
+    assert err[1].startswith("scripted engine")
     assert err[2] == "thinking on, effort high, effort profile official"
     assert err[-1].startswith("prefill: ")
     assert not any("\x1b" in line for line in err)

@@ -124,6 +124,25 @@ def test_another_context_size_keeps_the_transcript():
     assert conversation.context == 1000
 
 
+def test_a_context_that_cannot_be_opened_leaves_the_old_one(monkeypatch):
+    conversation, engine = _conversation(turn("A"), turn("B"))
+    conversation.send("one", never)
+    before = conversation.context
+    opened = engine.open_session
+
+    def open_session(context):
+        if context > before:
+            raise RuntimeError("no room")
+        return opened(context)
+
+    monkeypatch.setattr(engine, "open_session", open_session)
+    with pytest.raises(RuntimeError, match="no room"):
+        conversation.resize(before + 1)
+    assert conversation.context == before
+    conversation.forget_state()
+    assert conversation.send("two", never).cause == "eos"
+
+
 def test_switching_effort_keeps_what_still_matches():
     conversation, engine = _conversation(turn("A"), turn("B"), turn("C"))
     conversation.send("one", never)
