@@ -120,7 +120,7 @@ class RandomWeights:
 
     def _mix(self, outputs: int) -> HyperConnection:
         inputs = self._shape.streams * self._shape.embedding_width
-        return HyperConnection(self._matrix(inputs, outputs), mx.ones((outputs,)), mx.zeros((outputs,)))
+        return HyperConnection(self._numbers(inputs, outputs), mx.zeros((1, outputs)))
 
     def _matrix(self, inputs: int, outputs: int) -> FloatMatrix:
         return FloatMatrix(self._numbers(inputs, outputs))

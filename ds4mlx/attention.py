@@ -27,8 +27,10 @@ class Selection:
 
 
 def index_scores(queries: mx.array, head_weights: mx.array, index_rows: mx.array) -> mx.array:
-    """Score of each row for each query: queries [b, heads, I], scaled head_weights [b, heads], rows [c, I] ->
-    [b, c]. Spec: model §4.7."""
+    """Score of each row for each query: queries [b, heads, I], weights [b, heads], rows [c, I] -> [b, c].
+
+    Without the model's factor 1 / sqrt(heads * I), which changes no order. Spec: model §4.7.
+    """
     count, heads, width = queries.shape
     products = multiply(queries.reshape(-1, width), index_rows.T, count)
     positive = mx.maximum(products, 0.0).reshape(count, heads, -1)

@@ -21,11 +21,12 @@ from shared.gguf.types import TensorType
 _LARGEST_GATHER = 32
 
 
-def clamped_swiglu(gate: mx.array, up: mx.array, clamp: float) -> mx.array:
-    """silu(min(gate, clamp)) times up within +-clamp; a clamp of 1e-6 or less does not act."""
-    if clamp > 1e-6:
-        gate, up = mx.minimum(gate, clamp), mx.clip(up, -clamp, clamp)
-    return gate * mx.sigmoid(gate) * up
+def clamped_swiglu(gate_up: mx.array, clamp: float) -> mx.array:
+    """silu(min(gate, clamp)) times up within +-clamp, of gate and up side by side [..., 2 width]; a clamp of
+    1e-6 or less does not act."""
+    clamps = clamp > 1e-6
+    gate, up = mx.split(mx.minimum(gate_up, clamp) if clamps else gate_up, 2, axis=-1)
+    return gate * mx.sigmoid(gate) * (mx.maximum(up, -clamp) if clamps else up)
 
 
 class ExpertStore(Protocol):
@@ -105,11 +106,6 @@ def run_experts(
     return _grouped(store, x, experts, weights, clamp)
 
 
-def _halves(projected: mx.array) -> tuple[mx.array, mx.array]:
-    gate, up = mx.split(projected, 2, axis=-1)
-    return gate, up
-
-
 def _gathered(
     store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.array, clamp: float
 ) -> mx.array:
@@ -117,8 +113,7 @@ def _gathered(
     pairs = x if count == 1 else mx.repeat(x, slots, axis=0)
     pairs = mx.broadcast_to(pairs.reshape(-1, 1, x.shape[1]), (count * slots, 1, x.shape[1]))
     flat = experts.reshape(-1)
-    gate, up = _halves(store.project_in(pairs, flat))
-    hidden = clamped_swiglu(gate, up, clamp) * weights.reshape(-1, 1, 1)
+    hidden = clamped_swiglu(store.project_in(pairs, flat), clamp) * weights.reshape(-1, 1, 1)
     return store.project_out(hidden, flat).reshape(count, slots, -1).sum(axis=1)
 
 
@@ -133,8 +128,8 @@ def _grouped(store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.arr
     pieces = []
     for expert, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
         gate_up, down = store.one(expert)
-        gate, up = _halves(multiply(sorted_x[start:end], gate_up, end - start))
-        hidden = clamped_swiglu(gate, up, clamp) * sorted_weights[start:end]
+        projected = multiply(sorted_x[start:end], gate_up, end - start)
+        hidden = clamped_swiglu(projected, clamp) * sorted_weights[start:end]
         pieces.append(multiply(hidden, down, end - start))
     back = np.empty_like(order)
     back[order] = np.arange(order.size)

@@ -12,16 +12,16 @@ import numpy as np
 
 
 def mixing_weights(
-    mixed: mx.array, scale: mx.array, base: mx.array, *, streams: int, rounds: int, epsilon: float
+    values: mx.array, *, streams: int, rounds: int, epsilon: float
 ) -> tuple[mx.array, mx.array, mx.array]:
-    """From mix outputs [n, streams * (2 + streams)]: pre [n, streams], post [n, streams] and the combine
-    matrix M [n, streams, streams], which is applied as new[c] = sum over r of M[r][c] * old[r]."""
-    values = mixed * scale + base
+    """From mix outputs [n, streams * (2 + streams)], scale and base applied: pre [n, streams], half the post
+    weights [n, streams] and the combine matrix M [n, streams, streams], which is applied as
+    new[c] = sum over r of M[r][c] * old[r]."""
     gates = mx.sigmoid(values[:, : 2 * streams])
-    pre, post = gates[:, :streams] + epsilon, gates[:, streams:] * 2.0
+    pre, half_post = gates[:, :streams] + epsilon, gates[:, streams:]
     logits = values[:, 2 * streams :].reshape(-1, streams, streams)
     matrix = mx.softmax(logits, axis=-1).reshape(-1, streams * streams) + epsilon
-    return pre, post, _sinkhorn(matrix, streams, rounds, epsilon).reshape(-1, streams, streams)
+    return pre, half_post, _sinkhorn(matrix, streams, rounds, epsilon).reshape(-1, streams, streams)
 
 
 def _sinkhorn(matrix: mx.array, streams: int, rounds: int, epsilon: float) -> mx.array:
@@ -38,5 +38,6 @@ def _sinkhorn(matrix: mx.array, streams: int, rounds: int, epsilon: float) -> mx
 @cache
 def _summing(streams: int, epsilon: float) -> tuple[mx.array, mx.array, mx.array]:
     same, every = np.eye(streams, dtype=np.float32), np.ones((streams, streams), np.float32)
-    guard = mx.full((streams * streams,), epsilon)
-    return mx.array(np.kron(same, every)), mx.array(np.kron(every, same)), guard
+    # With the shape of one token's matrix, so that nothing has to be spread when decoding.
+    guard = np.full((1, streams**2), epsilon, np.float32)
+    return mx.array(np.kron(same, every)), mx.array(np.kron(every, same)), mx.array(guard)

@@ -62,8 +62,7 @@ class Model:
         self.shape = shape
         self._dense_index_rows = dense_index_rows
         self._rounds = activation == "kv"
-        self._query_scale = mx.full((shape.head_dim,), shape.head_dim**-0.5)
-        self._index_scale = (shape.index_dim * shape.index_heads) ** -0.5
+        self._query_scale = mx.array([shape.head_dim**-0.5] * shape.head_dim)
 
     @property
     def row_dtype(self) -> mx.Dtype:
@@ -101,7 +100,7 @@ class Model:
     def _attention(
         self, weights: LayerWeights, cache: LayerCache, streams: mx.array, step: Step
     ) -> tuple[mx.array, mx.array | None]:
-        x, post, combine = self.hyper_connection_pre(weights.attention_mix, streams)
+        x, half_post, combine = self.hyper_connection_pre(weights.attention_mix, streams)
         x = self._norm(x, weights.attention_norm)
         low, row = mx.split(weights.query_key_value_down(x), [self.shape.query_rank], axis=-1)
         queries, ranks = self.attention_queries(weights, low, step)
@@ -110,29 +109,27 @@ class Model:
         selections = self.index_select(weights.compressor, cache, ranks, head_weights, step)
         mixed = self.attend(weights, cache, queries, selections, step)
         output = self.attention_output(weights, mixed, step)
-        return self.hyper_connection_post(streams, output, post, combine), rows
+        return self.hyper_connection_post(streams, output, half_post, combine), rows
 
     def _feed_forward(self, weights: LayerWeights, streams: mx.array, tokens: mx.array) -> mx.array:
-        x, post, combine = self.hyper_connection_pre(weights.feed_forward_mix, streams)
+        x, half_post, combine = self.hyper_connection_pre(weights.feed_forward_mix, streams)
         x = self._norm(x, weights.feed_forward_norm)
         chosen, shares = self.route(weights, x, tokens)
         output = self.experts(weights, x, chosen, shares) + self.shared_expert(weights, x)
-        return self.hyper_connection_post(streams, output, post, combine)
+        return self.hyper_connection_post(streams, output, half_post, combine)
 
     def hyper_connection_pre(
         self, mix: HyperConnection, streams: mx.array
     ) -> tuple[mx.array, mx.array, mx.array]:
-        """The block's input [n, width], and the weights with which its output joins the streams again."""
-        mixed = mix.mix(self._norm(streams.reshape(streams.shape[0], -1)))
-        pre, post, combine = mixing_weights(
-            mixed,
-            mix.scale,
-            mix.base,
+        """The block's input [n, width], and the weights with which its output joins the streams again: half
+        the post weights [n, streams] and the combine matrix [n, streams, streams]."""
+        pre, half_post, combine = mixing_weights(
+            mix(self._norm(streams.reshape(streams.shape[0], -1))),
             streams=self.shape.streams,
             rounds=self.shape.sinkhorn_rounds,
             epsilon=self.shape.hyper_connection_epsilon,
         )
-        return (pre[:, None, :] @ streams)[:, 0], post, combine
+        return (pre[:, None, :] @ streams)[:, 0], half_post, combine
 
     def attention_queries(
         self, weights: LayerWeights, low: mx.array, step: Step
@@ -180,7 +177,7 @@ class Model:
                 pooled = self._norm(pool(previous, current, *parts[2:]), compressor.index_norm)
                 pooled = self._index_vector(pooled, rotation)
                 cache.index_rows[first : first + count] = pooled
-        return rows, projected[:, width:] * self._index_scale if ratio == 4 else None
+        return rows, projected[:, width:] if ratio == 4 else None
 
     def index_select(
         self,
@@ -246,10 +243,11 @@ class Model:
         return weights.output_up(low)
 
     def hyper_connection_post(
-        self, streams: mx.array, output: mx.array, post: mx.array, combine: mx.array
+        self, streams: mx.array, output: mx.array, half_post: mx.array, combine: mx.array
     ) -> mx.array:
         """The streams mixed among themselves, plus the block's output in each: [n, streams, width]."""
-        return mx.addmm(post[:, :, None] * output[:, None, :], combine.swapaxes(1, 2), streams)
+        spread = half_post[:, :, None] * output[:, None, :]
+        return mx.addmm(spread, combine.swapaxes(1, 2), streams, beta=2.0)
 
     def route(self, weights: LayerWeights, x: mx.array, tokens: mx.array) -> tuple[mx.array, mx.array]:
         """Experts of each token, int32 [n, used], and their weights, float32 [n, used]."""
@@ -268,14 +266,13 @@ class Model:
         return run_experts(weights.experts, x, chosen, shares, self.shape.swiglu_clamp)
 
     def shared_expert(self, weights: LayerWeights, x: mx.array) -> mx.array:
-        gate, up = mx.split(weights.shared_gate_up(x), 2, axis=-1)
-        return weights.shared_down(clamped_swiglu(gate, up, self.shape.swiglu_clamp))
+        return weights.shared_down(clamped_swiglu(weights.shared_gate_up(x), self.shape.swiglu_clamp))
 
     def output_head(self, streams: mx.array) -> mx.array:
         """Logits [n, vocabulary] from streams [n, streams, width]."""
         head = self.weights.output_mix
-        mixed = head.mix(self._norm(streams.reshape(streams.shape[0], -1)))
-        pre = mx.sigmoid(mixed * head.scale + head.base) + self.shape.hyper_connection_epsilon
+        mixed = head(self._norm(streams.reshape(streams.shape[0], -1)))
+        pre = mx.sigmoid(mixed) + self.shape.hyper_connection_epsilon
         x = (pre[:, None, :] @ streams)[:, 0]
         return self.weights.output(self._norm(x, self.weights.output_norm))
 

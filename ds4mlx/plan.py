@@ -52,11 +52,16 @@ class Storage:
         if info.name.endswith("_ape.weight"):
             # A row of zeros beside it: the same addition serves keys and scores.
             return elements * 4 * 2
-        if info.type is TensorType.Q8_0 and self.packed:
-            return elements // _PACKED_GROUP * _PACKED_GROUP_BYTES
-        if info.type is TensorType.F16 and self.packed:
-            return elements * 2
-        return elements * 4
+        if "hc_" in info.name:
+            # Mixes take their scales in and stay float32.
+            return 0 if info.name.endswith("_scale.weight") else elements * 4
+        return _packed_bytes(info.type, elements) if self.packed else elements * 4
+
+
+def _packed_bytes(kind: TensorType, elements: int) -> int:
+    if kind is TensorType.Q8_0:
+        return elements // _PACKED_GROUP * _PACKED_GROUP_BYTES
+    return elements * (2 if kind is TensorType.F16 else 4)
 
 
 def expanded_expert_bytes(shape: ModelShape) -> int:
@@ -65,8 +70,7 @@ def expanded_expert_bytes(shape: ModelShape) -> int:
 
 
 def weight_bytes(model: ModelFile, storage: Storage) -> int:
-    """Bytes of all weights once they are loaded. The few scales of the stream mixes, which are repeated to
-    one number an output, are not counted."""
+    """Bytes of all weights once they are loaded."""
     tensors = model.gguf.tensors
     return sum(
         storage.tensor_bytes(tensors[spec.name]) for spec in tensor_table(model.shape) if spec.name in tensors

@@ -17,14 +17,16 @@ import numpy as np
 _HOST_TOKENS = 16
 
 
-def multiply(a: mx.array, b: mx.array, tokens: int) -> mx.array:
-    """a @ b for float32 a [..., n, k] and b [..., k, m]; leading axes must be equal or absent.
+def multiply(a: mx.array, b: mx.array, tokens: int, *, plus: mx.array | None = None) -> mx.array:
+    """a @ b for float32 a [..., n, k] and b [..., k, m]; leading axes must be equal or absent. `plus`
+    [1, m] is added to every row.
 
     `tokens` is how many tokens the rows of `a` belong to.
     """
     if tokens < _HOST_TOKENS or not _multiplies_on_host():
-        return a @ b
-    return mx.array(np.matmul(np.asarray(a), np.asarray(b)))
+        return a @ b if plus is None else mx.addmm(plus, a, b)
+    product = mx.array(np.matmul(np.asarray(a), np.asarray(b)))
+    return product if plus is None else product + plus
 
 
 @cache

@@ -23,9 +23,9 @@ def round_fp8_row(rows: mx.array, rotary_dim: int) -> mx.array:
     blocks = rows[..., :plain].reshape(*rows.shape[:-1], -1, _FP8_BLOCK)
     sizes = mx.abs(blocks)
     largest = mx.maximum(sizes.max(axis=-1, keepdims=True), 1e-4)
-    scale = _power_of_two_at_or_above(largest / 448.0)
     # Three mantissa bits, and gradual underflow below 2^-6 of the scale.
-    step = _power_of_two_at_or_below(mx.maximum(sizes, scale * 2.0**-6)) * 0.125
+    least_normal = _power_of_two_at_or_above(largest / (448.0 * 2.0**6))
+    step = _power_of_two_at_or_below(mx.maximum(sizes, least_normal)) * 0.125
     rounded = mx.round(blocks / step) * step
     return mx.concatenate([rounded.reshape(*rows.shape[:-1], plain), rows[..., plain:]], axis=-1)
 

@@ -5,19 +5,35 @@ Library sorts and partitions do not promise an order among equals, so only the k
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import mlx.core as mx
+import numpy as np
 
 
 def top_k_mask(scores: mx.array, count: int) -> mx.array:
     """True at the `count` largest entries of each row: float32 [..., n] -> bool [..., n], `count` <= n."""
-    least = -mx.partition(-scores, count - 1, axis=-1)[..., count - 1 : count]
-    above, tied = scores > least, scores == least
-    room = count - above.sum(axis=-1, keepdims=True)
-    return above | (tied & (mx.cumsum(tied.astype(mx.int32), axis=-1) <= room))
+    order = _order(scores, count)
+    return order <= mx.partition(order, count - 1, axis=-1)[..., count - 1 : count]
 
 
 def top_k_indices(scores: mx.array, count: int) -> mx.array:
     """Indices of the `count` largest entries of each row, ascending: int32 [..., count]."""
-    index = mx.arange(scores.shape[-1], dtype=mx.int32)
-    chosen = mx.where(top_k_mask(scores, count), index, scores.shape[-1])
-    return mx.sort(chosen, axis=-1)[..., :count]
+    chosen = mx.partition(_order(scores, count), count - 1, axis=-1)[..., :count]
+    return mx.sort(chosen % scores.shape[-1], axis=-1)
+
+
+def _order(scores: mx.array, count: int) -> mx.array:
+    """Numbers without ties whose `count` smallest are the entries to take: the index of an entry above the
+    `count`-th largest, its index + n if it equals that one, 2 n for all others."""
+    size = scores.shape[-1]
+    least = mx.partition(scores, size - count, axis=-1)[..., size - count : size - count + 1]
+    index, later = _positions(size)
+    return mx.where(scores > least, index, mx.where(scores == least, later, 2 * size))
+
+
+@lru_cache(maxsize=4)
+def _positions(size: int) -> tuple[mx.array, mx.array]:
+    """Indices from 0 and from `size`, int32 [size] each; all layers of a step ask for the same ones."""
+    index = np.arange(2 * size, dtype=np.int32)
+    return mx.array(index[:size]), mx.array(index[size:])

@@ -6,7 +6,7 @@ Must not know: the forward pass, sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
 import mlx.core as mx
@@ -17,6 +17,7 @@ from ds4mlx.adoption import TensorBytes
 from ds4mlx.experts import ExpertStore, RawExperts, expand
 from ds4mlx.linear import FloatMatrix, Matrix, PackedMatrix, pack_q8_0, stack_outputs
 from ds4mlx.plan import Storage
+from ds4mlx.product import multiply
 from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType, block_bytes, block_elements
 from shared.model.shape import ModelShape
@@ -27,11 +28,15 @@ LoadProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class HyperConnection:
-    """Mix of the streams: `mix` [streams * width -> outputs], `scale` and `base` float32 [outputs]."""
+    """Mix of the streams: `mix` float32 [streams * width, outputs] with each output's scale multiplied in,
+    `base` float32 [1, outputs]."""
 
-    mix: Matrix
-    scale: mx.array
+    mix: mx.array
     base: mx.array
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Float32 [n, streams * width] -> [n, outputs]."""
+        return multiply(x, self.mix, x.shape[0], plus=self.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        return _total_bytes(self)
+        return sum(int(array.nbytes) for array in _arrays(self))
 
 
 class WeightReader:
@@ -104,12 +109,12 @@ class WeightReader:
             if progress is not None:
                 progress(index, count)
             layers.append(self._layer(index))
+            mx.eval(*_arrays(layers[-1]))
         if progress is not None:
             progress(count, count)
         data = self._gguf.data("token_embd.weight")
-        embedding = mx.array(data.view("<f2").reshape(self._numpy_shape("token_embd.weight")))
         return Weights(
-            embedding=embedding,
+            embedding=mx.array(data.view("<f2").reshape(self._numpy_shape("token_embd.weight"))),
             layers=tuple(layers),
             output_mix=self._hyper_connection("output_hc", (self._shape.streams,)),
             output_norm=self._vector("output_norm.weight"),
@@ -147,9 +152,8 @@ class WeightReader:
     def _hyper_connection(self, prefix: str, parts: tuple[int, ...]) -> HyperConnection:
         """`parts`: how many outputs each of the scales belongs to."""
         scales = np.repeat(self._floats(f"{prefix}_scale.weight"), parts)
-        return HyperConnection(
-            self._matrix(f"{prefix}_fn.weight"), mx.array(scales), self._vector(f"{prefix}_base.weight")
-        )
+        mix = np.ascontiguousarray(self._floats(f"{prefix}_fn.weight").T) * scales
+        return HyperConnection(mx.array(mix), mx.array(self._floats(f"{prefix}_base.weight").reshape(1, -1)))
 
     def _compressor(self, prefix: str, ratio: int) -> Compressor:
         kinds = ["attn_compressor"]
@@ -217,12 +221,13 @@ class WeightReader:
         return tuple(reversed(self._gguf.tensors[name].dims))
 
 
-def _total_bytes(part: object) -> int:
-    """Bytes of all arrays below a dataclass, a tuple or an array."""
+def _arrays(part: object) -> Iterator[mx.array]:
+    """All arrays below a dataclass, a tuple or an array."""
     if isinstance(part, mx.array):
-        return int(part.nbytes)
-    if isinstance(part, tuple):
-        return sum(_total_bytes(item) for item in part)
-    if is_dataclass(part):
-        return sum(_total_bytes(getattr(part, item.name)) for item in fields(part))
-    return 0
+        yield part
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from _arrays(item)
+    elif is_dataclass(part):
+        for item in fields(part):
+            yield from _arrays(getattr(part, item.name))

@@ -17,6 +17,7 @@ from tests.support.limits import FLOAT_LIMIT
 
 mx = pytest.importorskip("mlx.core")
 
+from bench.host_overhead import primitives  # noqa: E402
 from ds4mlx.engine import load  # noqa: E402
 from tests.support.mlx_models import engine  # noqa: E402
 
@@ -100,3 +101,11 @@ def test_importing_the_engine_imports_no_array_library() -> None:
 def test_a_chosen_chunk_reaches_the_session() -> None:
     whole = engine(prefill_chunk=32)
     assert whole.memory_plan(400).prefill_chunk == 32
+
+
+def test_loading_leaves_nothing_to_compute_but_steps() -> None:
+    whole = load(tiny_q2())
+    first = primitives(whole._model, 9)
+    whole.open_session(32).sync([1, 2, 3])
+    assert primitives(whole._model, 9) == first
+    whole.close()
