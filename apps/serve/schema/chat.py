@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
-from apps.serve.schema.fields import StopStrings
+from apps.serve.schema.fields import StopStrings, WholeNumber
 
 
 class _Lenient(BaseModel):
@@ -100,23 +100,23 @@ class ChatRequest(_Lenient):
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: WholeNumber | None = None
+    max_completion_tokens: WholeNumber | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: WholeNumber | None = None
     min_p: float | None = None
-    seed: int | None = None
+    seed: WholeNumber | None = None
     stop: StopStrings = ()
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     thinking: Any = None
     think: bool | None = None
     reasoning_effort: str | None = None
-    n: int | None = None
+    n: WholeNumber | None = None
     logit_bias: dict[str, Any] | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: WholeNumber | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     response_format: dict[str, Any] | None = None

@@ -22,6 +22,12 @@ def _strings(stop: Any) -> Any:
     raise ValueError("must be a string or an array of strings")
 
 
+def _whole(number: Any) -> Any:
+    """JSON knows one kind of number: 5.0 is 5."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole)]
 StopStrings = Annotated[tuple[str, ...], BeforeValidator(_strings)]
 
 
