@@ -28,6 +28,7 @@ from apps.options import (
     ThinkMaxOption,
     ThinkOption,
     ThreadsOption,
+    TraceOption,
     WarmWeightsOption,
     requested_effort,
 )
@@ -112,6 +113,7 @@ def serve(
     ctx: ContextOption = DEFAULT_CONTEXT,
     prefill_chunk: PrefillChunkOption = None,
     simulate_memory: SimulateMemoryOption = None,
+    trace: TraceOption = None,
     load: LoadOption = "mmap",
     quality: QualityOption = False,
     warm_weights: WarmWeightsOption = False,
@@ -162,7 +164,7 @@ def serve(
         exact_replay=not disable_exact_dsml_tool_replay,
         tool_memory_ids=tool_memory_max_ids,
     )
-    serve_until_stopped(options, settings, host, port)
+    serve_until_stopped(options, settings, host, port, trace_path=trace)
 
 
 def _change_directory(directory: Path) -> None:

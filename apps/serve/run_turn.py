@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 
 from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Usage
+from apps.serve.live_match import LiveMatch
 from apps.serve.log import ServerLog, describe
 from apps.serve.retry import retry_suffix
 from apps.serve.slot import EffectivePrompt, LiveSlot
 from apps.serve.tool_memory import ToolMemory
+from apps.serve.trace import ServerTrace
 from apps.serve.turn_log import TurnLog
 from shared.errors import Cancelled, ContextFullError, Ds4Error
 from shared.generate import Generation
@@ -34,6 +36,7 @@ class TurnTools:
     tool_memory: ToolMemory
     log: ServerLog
     exact_replay: bool
+    trace: ServerTrace | None = None
 
 
 def run_turn(job: Job, slot: LiveSlot, tools: TurnTools) -> None:
@@ -44,14 +47,20 @@ def run_turn(job: Job, slot: LiveSlot, tools: TurnTools) -> None:
             pass
     except Cancelled:
         run.log.cancelled()
+        run.trace_end(f"cancelled during {job.phase.value}")
         # Only a stopping server cancels a job that still has a listener.
         job.fail(STOPPING)
     except ContextFullError as error:
+        run.trace_end(f"refused: {error}")
         job.fail(Failure.of(error))
     except Ds4Error as error:
         slot.invalidate()
         run.log.failed(describe(error))
+        run.trace_end(f"failed during {job.phase.value}: {describe(error)}")
         job.fail(Failure(500, f"the engine failed during {job.phase.value}; the next request starts clean"))
+    except Exception as error:
+        run.trace_end(f"internal error: {describe(error)}")
+        raise
 
 
 class TurnRun:
@@ -64,6 +73,7 @@ class TurnRun:
         self._session = slot.session
         self._tools = tools
         self.log = TurnLog(job, tools.log)
+        self._trace = tools.trace.begin(job.request, tools.tokenizer) if tools.trace else None
 
     def steps(self) -> Iterator[None]:
         """Do the turn. Raises Cancelled, ContextFullError, EngineFault."""
@@ -75,19 +85,35 @@ class TurnRun:
             turn, generation = yield from self._decode()
         self._finish(turn, generation, usage)
 
+    def trace_end(self, how: str) -> None:
+        """The turn did not end well; the trace says why."""
+        if self._trace is not None:
+            self._trace.ended(how)
+
     def _prefill(self) -> Usage:
         self._job.phase = JobPhase.PREFILL
-        live = self._session.position
-        common = self._session.common_prefix(self._request.tokens)
-        effective = self._slot.plan(self._request)
-        self.log.prompt_start(effective, 0 if effective.source == "none" else self._session.position)
-        if effective.source == "none" and live:
-            self.log.live_miss(live, len(effective.tokens), common)
+        effective = self._plan()
         synced = self._sync_with_checkpoint(effective)
         self.log.prompt_done(synced.reused)
+        if self._trace is not None:
+            self._trace.prefilled(synced)
         usage = Usage(len(effective.tokens), synced.reused)
         self._job.channel.put(PrefillDone(usage))
         return usage
+
+    def _plan(self) -> EffectivePrompt:
+        prompt = self._request.tokens
+        match = LiveMatch(self._session.position, len(prompt), self._session.common_prefix(prompt))
+        if self._trace is not None:
+            self._trace.compared(match, self._session)
+        effective = self._slot.plan(self._request)
+        cached = 0 if effective.source == "none" else self._session.position
+        self.log.prompt_start(effective, cached)
+        if effective.source == "none" and match.live:
+            self.log.live_miss(match)
+        if self._trace is not None:
+            self._trace.planned(effective, cached)
+        return effective
 
     def _sync_with_checkpoint(self, effective: EffectivePrompt) -> Synced:
         """Prefill with a checkpoint before the last token: there a prompt that is asked again, or whose
@@ -129,6 +155,8 @@ class TurnRun:
                 if events:
                     self._job.channel.put(Emitted(events))
                 self.log.token(generation, turn)
+                if self._trace is not None:
+                    self._trace.token(generation, turn)
                 yield
         finally:
             self._slot.sampled(start)
@@ -147,11 +175,13 @@ class TurnRun:
 
     def _retry(self) -> bool:
         """Tell the model that its call failed; False if the context has no room for that."""
-        suffix = self._tools.tokenizer.encode_segments(retry_suffix(self._request))
-        tokens = self._session.tokens + suffix
+        suffix = retry_suffix(self._request)
+        tokens = self._session.tokens + self._tools.tokenizer.encode_segments(suffix)
         if len(tokens) >= self._session.context:
             return False
         self.log.restart()
+        if self._trace is not None:
+            self._trace.retried(suffix)
         self._job.channel.put(Restarted())
         self._sync(tokens)
         return True
@@ -163,6 +193,8 @@ class TurnRun:
         )
         finished = Finished(generation.finish_reason, generation.matched_stop, usage, tuple(turn.calls))
         self.log.finished(finished)
+        if self._trace is not None:
+            self._trace.finished(turn, generation)
         self._job.channel.put(finished)
 
     def _remember(self, turn: Turn, generation: Generation) -> None:

@@ -60,15 +60,23 @@ async def watch_disconnect(receive: Receive) -> None:
 class TurnStream:
     """An ASGI response: headers at once, then frames as the turn goes on.
 
+    `begin` starts the turn, once the headers are out: a prefill may hold the interpreter lock for long.
     `left` is called once if the client goes away, or stops reading, before the end.
     """
 
     def __init__(
-        self, channel: EventChannel, encoder: StreamEncoder, timing: Timing, left: Callable[[], None]
+        self,
+        channel: EventChannel,
+        encoder: StreamEncoder,
+        timing: Timing,
+        *,
+        begin: Callable[[], None],
+        left: Callable[[], None],
     ) -> None:
         self._channel = channel
         self._encoder = encoder
         self._timing = timing
+        self._begin = begin
         self._left = left
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,6 +85,7 @@ class TurnStream:
         ended = False
         try:
             await self._send(send, _start())
+            self._begin()
             await self._pump(send)
             ended = True
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack, closing
+from pathlib import Path
 
 from apps.backend import open_engine
 from apps.options import EngineOptions
@@ -10,17 +12,21 @@ from apps.serve.app import create_app
 from apps.serve.log import ServerLog
 from apps.serve.server import Server, bind, is_loopback
 from apps.serve.settings import ServerSettings
+from apps.serve.trace import ServerTrace
 from apps.serve.worker import InferenceWorker
 from apps.startup import engine_notes, thinking_line
+from apps.trace import TraceFile
 from shared.session import Engine
 from shared.text.effort import resolve_effort
 
 
-def serve_until_stopped(options: EngineOptions, settings: ServerSettings, host: str, port: int) -> None:
+def serve_until_stopped(
+    options: EngineOptions, settings: ServerSettings, host: str, port: int, *, trace_path: Path | None = None
+) -> None:
     """Blocks until SIGINT or SIGTERM. The port is taken before the model is loaded, and opened after."""
     log = ServerLog()
-    listener = bind(host, port)
-    try:
+    with ExitStack() as held:
+        listener = held.enter_context(closing(bind(host, port)))
         if not is_loopback(host):
             log.warning(
                 f"{host} can be reached by other machines and there are no API keys: anyone may use it"
@@ -32,13 +38,14 @@ def serve_until_stopped(options: EngineOptions, settings: ServerSettings, host: 
                 log.line(line)
             return engine
 
-        worker = InferenceWorker(open_and_report, options.context, settings, log)
+        trace = None
+        if trace_path is not None:
+            trace = ServerTrace(held.enter_context(TraceFile(trace_path, say=log.warning)))
+            log.warning(f"--trace: {trace_path} gets every prompt and answer in full")
+        worker = InferenceWorker(open_and_report, options.context, settings, log, trace)
         worker.start()
         server = Server(create_app(worker, settings), listener, settings, log)
-    except BaseException:
-        listener.close()
-        raise
-    asyncio.run(server.run(signals=True))
+        asyncio.run(server.run(signals=True))
     log.line("stopped")
 
 

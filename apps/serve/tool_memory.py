@@ -24,6 +24,18 @@ class SampledTurn:
     reasoning: str
 
 
+@dataclass(slots=True)
+class ReplayCounts:
+    """How the assistant messages with calls of one history were rendered: blocks as they were sampled, from
+    memory or from a disk cache, or written anew for want of `missing_ids` or because their ids belong to
+    different turns."""
+
+    mem: int = 0
+    disk: int = 0
+    canonical: int = 0
+    missing_ids: int = 0
+
+
 class ToolMemory:
     """A least-recently-used map, id -> the turn that made the call. All ids of a turn share one entry."""
 
@@ -78,16 +90,21 @@ class ToolMemory:
                 self._turns.move_to_end(call_id)
             return found[0]
 
-    def replay(self, messages: Sequence[Message]) -> list[Message]:
+    def replay(self, messages: Sequence[Message]) -> tuple[list[Message], ReplayCounts]:
         """The history with sampled blocks put back, and reasoning that the client did not send back."""
-        return [self._replayed(message) for message in messages]
+        counts = ReplayCounts()
+        return [self._replayed(message, counts) for message in messages], counts
 
-    def _replayed(self, message: Message) -> Message:
+    def _replayed(self, message: Message, counts: ReplayCounts) -> Message:
         if not message.tool_calls:
             return message
-        turn = self.turn_of([call.id for call in message.tool_calls])
+        ids = [call.id for call in message.tool_calls]
+        turn = self.turn_of(ids)
         if turn is None:
+            counts.canonical += 1
+            counts.missing_ids += sum(call_id not in self for call_id in ids)
             return message
+        counts.mem += 1
         return replace(message, raw_dsml=turn.block, reasoning=message.reasoning or turn.reasoning)
 
     def _forget(self, call_id: str) -> None:

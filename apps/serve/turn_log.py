@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from apps.serve.jobs import Finished, Job, JobPhase
+from apps.serve.live_match import LiveMatch
 from apps.serve.log import LogKind, ServerLog
 from apps.serve.slot import EffectivePrompt
 from shared.generate import Generation
@@ -42,10 +43,11 @@ class TurnLog:
                 f"{kind} live continuation match={match} cached={cached} prompt={self._prompt}", LogKind.CACHE
             )
 
-    def live_miss(self, live: int, prompt: int, common: int) -> None:
-        reason = "incoming-prompt-shorter-than-live-checkpoint" if common == prompt else "token-mismatch"
+    def live_miss(self, match: LiveMatch) -> None:
         self._log.line(
-            f"live kv cache miss live={live} prompt={prompt} common={common} reason={reason}", LogKind.CACHE
+            f"live kv cache miss live={match.live} prompt={match.prompt} common={match.common} "
+            f"reason={match.reason}",
+            LogKind.CACHE,
         )
 
     def prefill_progress(self, done: int, total: int) -> None:

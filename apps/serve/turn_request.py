@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.serve.settings import ServerSettings
-from apps.serve.tool_memory import ToolMemory
+from apps.serve.tool_memory import ReplayCounts, ToolMemory
 from shared.errors import ContextFullError
 from shared.generate import GenerationSettings
 from shared.text.effort import Effort
@@ -33,7 +33,7 @@ class ModelFacts:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A parsed request: the normalised history and what was asked about it. `note` is for the log: what was
-    not granted as asked."""
+    not granted as asked, `include_usage` for who encodes a stream."""
 
     kind: str
     model: str
@@ -43,16 +43,20 @@ class Ask:
     effort: Effort
     generation: GenerationSettings
     note: str | None = None
+    include_usage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """A rendered prompt and how to go on from it. `tokens` is the whole prompt, encoded afresh."""
+    """A rendered prompt and how to go on from it. `tokens` is the whole prompt, encoded afresh. `replay` is
+    None where calls are never replayed, `body` the client's own words where a trace wants them."""
 
     ask: Ask
     id: str
     segments: list[Segment]
     tokens: list[int]
+    replay: ReplayCounts | None = None
+    body: bytes | None = None
 
     @property
     def thinking(self) -> bool:
@@ -72,10 +76,15 @@ class TurnRequest:
 
 
 def prepare(
-    ask: Ask, request_id: str, model: ModelFacts, settings: ServerSettings, memory: ToolMemory
+    ask: Ask,
+    request_id: str,
+    model: ModelFacts,
+    settings: ServerSettings,
+    memory: ToolMemory,
+    body: bytes | None = None,
 ) -> TurnRequest:
     """Render and tokenise. Raises ContextFullError if the prompt does not leave room for a token."""
-    messages = memory.replay(ask.messages) if settings.exact_replay else list(ask.messages)
+    messages, replay = memory.replay(ask.messages) if settings.exact_replay else (list(ask.messages), None)
     segments = render_chat(
         messages,
         ask.tools,
@@ -86,4 +95,4 @@ def prepare(
     tokens = model.tokenizer.encode_segments(segments)
     if len(tokens) >= model.context:
         raise ContextFullError(len(tokens), model.context)
-    return TurnRequest(ask, request_id, segments, tokens)
+    return TurnRequest(ask, request_id, segments, tokens, replay, body)

@@ -17,8 +17,8 @@ from apps.serve.run_turn import TurnTools, run_turn
 from apps.serve.settings import ServerSettings
 from apps.serve.slot import LiveSlot
 from apps.serve.tool_memory import ToolMemory
+from apps.serve.trace import ServerTrace
 from apps.serve.turn_request import ModelFacts
-from shared.errors import RequestError
 from shared.session import Engine
 
 _MODEL_IDS = {0: "deepseek-v4-flash", 1: "deepseek-v4-pro"}
@@ -31,10 +31,16 @@ class InferenceWorker:
     """
 
     def __init__(
-        self, open_engine: Callable[[], Engine], context: int, settings: ServerSettings, log: ServerLog
+        self,
+        open_engine: Callable[[], Engine],
+        context: int,
+        settings: ServerSettings,
+        log: ServerLog,
+        trace: ServerTrace | None = None,
     ) -> None:
         self.settings = settings
         self.log = log
+        self.trace = trace
         self.tool_memory = ToolMemory(settings.tool_memory_ids)
         self._open_engine = open_engine
         self._context = context
@@ -77,12 +83,13 @@ class InferenceWorker:
         return self.model
 
     def submit(self, job: Job) -> None:
-        """Queue a job. Raises RequestError (503) once the server is stopping."""
+        """Queue a job; once the server is stopping it fails at once."""
         with self._changed:
-            if self._stopping:
-                raise RequestError(STOPPING.message, status=STOPPING.status, code=STOPPING.code)
-            self._queue.append(job)
-            self._changed.notify_all()
+            if not self._stopping:
+                self._queue.append(job)
+                self._changed.notify_all()
+                return
+        job.fail(STOPPING)
 
     def cancel(self, job: Job) -> None:
         """Nobody wants this job any more: a waiting one is dropped, a running one stops at the next layer
@@ -143,6 +150,7 @@ class InferenceWorker:
                 tool_memory=self.tool_memory,
                 log=self.log,
                 exact_replay=self.settings.exact_replay,
+                trace=self.trace,
             )
             self._serve(LiveSlot(session, engine.tokenizer), tools)
             session.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -151,3 +152,21 @@ def test_a_log_that_nobody_reads_does_not_stop_the_server(tmp_path: Path) -> Non
         process.popen.stderr.close()
         reply = httpx.post(f"{process.url}/v1/chat/completions", json=_BODY)
         assert reply.status_code == 200
+
+
+def test_a_trace_is_private_made_anew_and_refused_before_the_model_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text("old")
+    arguments = _arguments(tmp_path, {"turns": [{"pieces": ["said"]}]}, "--port", "0")
+    with _running([*arguments, "--trace", str(path)]) as process:
+        assert path.read_text() == ""
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert httpx.post(f"{process.url}/v1/chat/completions", json=_BODY).status_code == 200
+        assert process.end(signal.SIGTERM) == 0
+    assert "\nsaid\n--- parsed ---\n" in path.read_text()
+    assert process.stderr.count("gets every prompt and answer in full") == 1
+    refused = subprocess.run(
+        arguments, cwd=_ROOT, capture_output=True, text=True, check=False,
+        env=os.environ | {"DS4_TRACE": str(tmp_path)},
+    )  # fmt: skip
+    assert (refused.returncode, refused.stderr) == (1, f"ds4: {tmp_path}: Is a directory\n")

@@ -20,6 +20,7 @@ from apps.serve.log import ServerLog
 from apps.serve.middleware import InFlight
 from apps.serve.server import Server, bind, url_of
 from apps.serve.settings import ServerSettings, Timing
+from apps.serve.trace import ServerTrace
 from apps.serve.worker import InferenceWorker
 from shared.session import Engine
 
@@ -82,6 +83,7 @@ def serve_engine(
     context: int = 4096,
     settings: ServerSettings | None = None,
     journal_file: Path | None = None,
+    trace: ServerTrace | None = None,
 ) -> Iterator[RunningServer]:
     """Runs until the block ends; then the server must have stopped in good order."""
     settings = settings or ServerSettings(timing=QUICK)
@@ -89,7 +91,7 @@ def serve_engine(
     log = ServerLog(text, colour=False)
     listener = bind("127.0.0.1", 0)
     url, address = url_of(listener), listener.getsockname()
-    worker = InferenceWorker(open_engine, context, settings, log)
+    worker = InferenceWorker(open_engine, context, settings, log, trace)
     try:
         worker.start()
     except BaseException:
@@ -131,6 +133,7 @@ def serve_script(
     context: int = 4096,
     settings: ServerSettings | None = None,
     gate: threading.Event | None = None,
+    trace: ServerTrace | None = None,
 ) -> Iterator[RunningServer]:
     """A server around the scripted engine; every call is journalled. With a `gate`, all of the script's
     pauses last until it is set, however long they claim to be."""
@@ -150,7 +153,9 @@ def serve_script(
         def open_engine() -> Engine:
             return ScriptedEngine(parsed, pauses=None if gate is None else Pauses(sleep=wait_at_gate))
 
-        with serve_engine(open_engine, context=context, settings=settings, journal_file=journal) as server:
+        with serve_engine(
+            open_engine, context=context, settings=settings, journal_file=journal, trace=trace
+        ) as server:
             yield server
 
 

@@ -13,7 +13,6 @@ from apps.serve.encode.answer import gather
 from apps.serve.encode.chat import ChatStream, Envelope, completion_body
 from apps.serve.jobs import Failed
 from apps.serve.json_body import parse_object
-from apps.serve.schema.chat import ChatRequest
 from apps.serve.schema.chat_ask import parse_chat
 from apps.serve.sse import TurnStream
 from apps.serve.turn_request import TurnRequest
@@ -22,15 +21,19 @@ from apps.serve.turn_request import TurnRequest
 async def chat_completions(request: Request) -> ASGIApp:
     context = server(request)
     # On a helper thread: a large prompt must not stop the event loop.
-    turn, chat = await asyncio.to_thread(_parse, await request.body(), context, request.state.request_id)
+    turn = await asyncio.to_thread(_parse, await request.body(), context, request.state.request_id)
     envelope = Envelope(f"chatcmpl-{context.next_number()}", int(context.clock()), turn.ask.model)
-    job = context.submit(turn)
+    job = context.job(turn)
     if turn.ask.stream:
-        options = chat.stream_options
-        encoder = ChatStream(envelope, include_usage=bool(options and options.include_usage))
+        encoder = ChatStream(envelope, include_usage=turn.ask.include_usage)
         return TurnStream(
-            job.channel, encoder, context.settings.timing, left=lambda: context.worker.cancel(job)
+            job.channel,
+            encoder,
+            context.settings.timing,
+            begin=lambda: context.worker.submit(job),
+            left=lambda: context.worker.cancel(job),
         )
+    context.worker.submit(job)
     try:
         answer, end = await gather(job, request.receive)
     except BaseException:
@@ -43,7 +46,7 @@ async def chat_completions(request: Request) -> ASGIApp:
     return JSONResponse(completion_body(envelope, answer, end))
 
 
-def _parse(body: bytes, context: ServerContext, request_id: str) -> tuple[TurnRequest, ChatRequest]:
+def _parse(body: bytes, context: ServerContext, request_id: str) -> TurnRequest:
     fields = parse_object(body, depth=context.settings.limits.json_depth)
-    ask, chat = parse_chat(fields, context.model, context.settings)
-    return context.prepare(ask, request_id), chat
+    ask = parse_chat(fields, context.model, context.settings)
+    return context.prepare(ask, request_id, body)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from apps.serve.errors import STOPPING
 from apps.serve.jobs import EventChannel, Job
 from apps.serve.log import ServerLog
 from apps.serve.middleware import InFlight
 from apps.serve.settings import ServerSettings
 from apps.serve.turn_request import Ask, ModelFacts, TurnRequest, prepare
 from apps.serve.worker import InferenceWorker
+from shared.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,16 @@ class ServerContext:
         """The process-wide counter of answers."""
         return next(self._numbers)
 
-    def prepare(self, ask: Ask, request_id: str) -> TurnRequest:
+    def prepare(self, ask: Ask, request_id: str, body: bytes) -> TurnRequest:
         """Render and tokenise; may take long, so not for the event loop's thread."""
-        return prepare(ask, request_id, self.model, self.settings, self.worker.tool_memory)
+        traced = body if self.worker.trace is not None else None
+        return prepare(ask, request_id, self.model, self.settings, self.worker.tool_memory, traced)
 
-    def submit(self, turn: TurnRequest) -> Job:
-        """Queue a turn. Raises RequestError when the server takes no more."""
-        job = Job(turn, EventChannel(asyncio.get_running_loop(), eager=turn.ask.stream))
-        self.worker.submit(job)
-        return job
+    def job(self, turn: TurnRequest) -> Job:
+        """A turn for the worker. Raises RequestError (503) once the server is stopping."""
+        if self.worker.stopping:
+            raise RequestError(STOPPING.message, status=STOPPING.status, code=STOPPING.code)
+        return Job(turn, EventChannel(asyncio.get_running_loop(), eager=turn.ask.stream))
 
 
 def server(request: Request) -> ServerContext:

@@ -20,11 +20,8 @@ _DEFAULTS = Sampling()
 _TOP_K_LIMIT = 1024
 
 
-def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings) -> tuple[Ask, ChatRequest]:
-    """The request in both forms: what is asked of the model, and what the encoder wants to know.
-
-    Raises RequestError for anything the endpoint does not do.
-    """
+def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings) -> Ask:
+    """What is asked of the model. Raises RequestError for anything the endpoint does not do."""
     request = validate(ChatRequest, body)
     refuse_unsupported(request)
     defaults = ThinkingDefaults(
@@ -32,7 +29,7 @@ def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings
     )
     controls = ThinkingControls.of(body, request.reasoning_effort)
     effort, note = choose_effort(controls, request.model, defaults)
-    ask = Ask(
+    return Ask(
         kind="chat",
         model=request.model if request.model is not None else model.id,
         stream=bool(request.stream),
@@ -41,8 +38,8 @@ def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings
         effort=effort,
         generation=_generation(request, settings, thinking=effort != "none"),
         note=note,
+        include_usage=bool(request.stream_options and request.stream_options.include_usage),
     )
-    return ask, request
 
 
 def refuse_unsupported(request: ChatRequest) -> None:

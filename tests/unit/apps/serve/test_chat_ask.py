@@ -24,7 +24,7 @@ _TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type":
 
 
 def _ask(**body: Any) -> Ask:
-    return parse_chat({"messages": _HELLO} | body, _MODEL, ServerSettings())[0]
+    return parse_chat({"messages": _HELLO} | body, _MODEL, ServerSettings())
 
 
 def test_a_bare_request_has_the_defaults() -> None:
@@ -42,10 +42,10 @@ def test_a_bare_request_has_the_defaults() -> None:
 def test_null_counts_as_absent_everywhere() -> None:
     nulls = dict.fromkeys(name for name in ChatRequest.model_fields if name != "messages")
     message = {"role": None, "content": None, "reasoning_content": None, "tool_calls": None, "name": None}
-    ask, request = parse_chat({"messages": [message]} | nulls, _MODEL, ServerSettings())
+    ask = parse_chat({"messages": [message]} | nulls, _MODEL, ServerSettings())
     assert ask.messages == [Message("user", "")]
     assert ask.generation.max_tokens == 393_216
-    assert request.stream_options is None
+    assert not ask.include_usage
 
 
 def test_sampling_is_taken_without_thinking_and_brought_into_range() -> None:
@@ -64,6 +64,7 @@ def test_thinking_overrides_sampling_but_an_explicit_zero_temperature_holds() ->
 def test_budgets() -> None:
     assert _ask(max_tokens=5).generation.max_tokens == 5
     assert _ask(max_tokens=5, max_completion_tokens=7).generation.max_tokens == 7
+    assert _ask(max_tokens=5.0, seed=7.0).generation.max_tokens == 5
     assert _ask(max_tokens=-5).generation.max_tokens == 0
 
 

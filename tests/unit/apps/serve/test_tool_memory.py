@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.serve.tool_memory import ToolMemory
+from apps.serve.tool_memory import ReplayCounts, ToolMemory
 from shared.text.messages import Message, ToolCall
 
 
@@ -14,7 +14,8 @@ def _assistant(*ids: str, reasoning: str = "") -> Message:
 def test_all_ids_of_one_turn_bring_its_block_back() -> None:
     memory = ToolMemory(10)
     memory.remember(["a", "b"], b"BLOCK", "thought")
-    replayed = memory.replay([Message("user", "u"), _assistant("a", "b")])
+    replayed, counts = memory.replay([Message("user", "u"), _assistant("a", "b")])
+    assert counts == ReplayCounts(mem=1)
     assert replayed[1].raw_dsml == b"BLOCK"
     assert replayed[1].reasoning == "thought"
 
@@ -22,15 +23,19 @@ def test_all_ids_of_one_turn_bring_its_block_back() -> None:
 def test_reasoning_that_came_back_is_kept() -> None:
     memory = ToolMemory(10)
     memory.remember(["a"], b"BLOCK", "thought")
-    assert memory.replay([_assistant("a", reasoning="mine")])[0].reasoning == "mine"
+    messages, _ = memory.replay([_assistant("a", reasoning="mine")])
+    assert messages[0].reasoning == "mine"
 
 
 def test_an_unknown_or_foreign_id_means_canonical_rendering() -> None:
     memory = ToolMemory(10)
     memory.remember(["a"], b"ONE", "")
     memory.remember(["b"], b"ONE", "")
-    for ids in (["a", "x"], ["a", "b"], ["x"], []):
-        assert memory.replay([_assistant(*ids)])[0].raw_dsml is None, ids
+    for ids, missing in ((["a", "x"], 1), (["a", "b"], 0), (["x", "y"], 2)):
+        messages, counts = memory.replay([_assistant(*ids)])
+        assert messages[0].raw_dsml is None, ids
+        assert counts == ReplayCounts(canonical=1, missing_ids=missing), ids
+    assert memory.replay([_assistant()])[1] == ReplayCounts()
 
 
 def test_the_least_recently_used_ids_leave_first() -> None:
