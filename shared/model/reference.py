@@ -8,6 +8,7 @@ Must not know: sessions, files, text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -100,7 +101,7 @@ class Reference:
     def attention_half(self, layer: int, streams: Array, state: ReferenceState) -> tuple[Array, LayerStep]:
         """Streams [n, S, D] through the attention of a layer, at the state's position."""
         weights, cache, start = self._weights.layer(layer), state.layers[layer], state.position
-        rope = rope_tables(self.shape, cache.ratio, np.arange(start, start + len(streams)))
+        rope = _position_rope(self.shape, min(cache.ratio, 1), start, len(streams))
         mixed, post, combine = self.hyper_connection_pre(layer, "attn", streams)
         hidden = rms(mixed, self.shape.rms_epsilon) * weights("attn_norm.weight")
         queries, query_latent = self.attention_queries(layer, hidden, rope)
@@ -187,6 +188,11 @@ class Reference:
         kv = np.concatenate((frontier.kv[current : current + phase], kv))
         score = np.concatenate((frontier.score[current : current + phase], score))
         windows = len(kv) // ratio
+        if windows == 0:
+            after = Frontier(frontier.kv.copy(), frontier.score.copy())
+            after.kv[current : current + len(kv)] = kv
+            after.score[current : current + len(kv)] = score
+            return np.zeros((0, width), np.float32), after
         window_kv = kv[: windows * ratio].reshape(windows, ratio, bias.shape[1])
         window_score = score[: windows * ratio].reshape(windows, ratio, bias.shape[1])
         after = empty_frontier(ratio, width)
@@ -199,8 +205,6 @@ class Reference:
             after.kv[:ratio], after.score[:ratio] = whole_kv[-1], whole_score[-1]
             window_kv = np.concatenate((whole_kv[:-1, :, :width], window_kv[:, :, width:]), axis=1)
             window_score = np.concatenate((whole_score[:-1, :, :width], window_score[:, :, width:]), axis=1)
-        if windows == 0:
-            return np.zeros((0, width), np.float32), after
         rows = rms(pool(window_kv, window_score), self.shape.rms_epsilon) * norm
         first = (start // ratio + np.arange(windows)) * ratio
         rows = rotate(rows, *rope_tables(self.shape, ratio, first))
@@ -296,8 +300,9 @@ class Reference:
         slots = np.zeros((*chosen.shape, hidden.shape[1]), np.float32)
         for expert in sorted(set(chosen.ravel().tolist())):
             token, slot = np.nonzero(chosen == expert)
-            gate = inputs[token] @ self._weights.expert(layer, "gate", expert).T
-            up = inputs[token] @ self._weights.expert(layer, "up", expert).T
+            own = inputs[token]
+            gate = own @ self._weights.expert(layer, "gate", expert).T
+            up = own @ self._weights.expert(layer, "up", expert).T
             inner = swiglu(gate, up, self.shape.swiglu_clamp) * shares[token, slot, None]
             if self._eight_bit:
                 inner = round_q8_k(inner)
@@ -338,6 +343,12 @@ class Reference:
 def _blocks(count: int) -> list[slice]:
     """Slices over queries that bound the size of their score arrays."""
     return [slice(first, min(first + _QUERY_BLOCK, count)) for first in range(0, count, _QUERY_BLOCK)]
+
+
+@lru_cache(maxsize=2)
+def _position_rope(shape: ModelShape, kind: int, start: int, count: int) -> tuple[Array, Array]:
+    """Rotation at `count` positions from `start`; layers turn alike without compression, and alike with."""
+    return rope_tables(shape, kind, np.arange(start, start + count))
 
 
 def _finished_windows(start: int, count: int, ratio: int, rows: int) -> Mask:

@@ -5,6 +5,8 @@ Must not know: weights, layers, caches.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,18 +14,20 @@ Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 NO_SCORE = np.float32(-1e30)
+_ONE = np.float32(1.0)
 
 
 def rms(values: Array, epsilon: float) -> Array:
     """Values [..., n] divided by their root mean square, the squares summed in float64."""
-    squares = np.add.reduce(np.square(values, dtype=np.float64), axis=-1, keepdims=True)
-    normed: Array = values * (1.0 / np.sqrt(squares / values.shape[-1] + epsilon)).astype(np.float32)
+    wide = values.astype(np.float64)
+    scale = 1.0 / np.sqrt(np.vecdot(wide, wide) / values.shape[-1] + epsilon)
+    normed: Array = values * scale.astype(np.float32)[..., None]
     return normed
 
 
 def sigmoid(values: Array) -> Array:
     # Below -80 the result is 0 to float32; the bound keeps exp from overflowing.
-    result: Array = np.float32(1.0) / (np.float32(1.0) + np.exp(-np.maximum(values, np.float32(-80.0))))
+    result: Array = _ONE / (_ONE + np.exp(-np.maximum(values, np.float32(-80.0))))
     return result
 
 
@@ -36,7 +40,7 @@ def swiglu(gate: Array, up: Array, clamp: float) -> Array:
     """silu(gate) * up, the gate bounded above only and `up` on both sides. Spec: model §4.8."""
     if clamp > 1e-6:
         gate = np.minimum(gate, np.float32(clamp))
-        up = np.clip(up, np.float32(-clamp), np.float32(clamp))
+        up = np.maximum(np.minimum(up, np.float32(clamp)), np.float32(-clamp))
     product: Array = gate * sigmoid(gate) * up
     return product
 
@@ -66,14 +70,28 @@ def hyper_connection_weights(
     pre = sigmoid(mix[:, :streams] * scale[0] + base[:streams]) + eps
     post = 2.0 * sigmoid(mix[:, streams : 2 * streams] * scale[1] + base[streams : 2 * streams])
     raw = mix[:, 2 * streams :] * scale[2] + base[2 * streams :]
-    combine = raw.reshape(-1, streams, streams)
-    combine = np.exp(combine - combine.max(axis=2, keepdims=True))
-    combine = combine / combine.sum(axis=2, keepdims=True) + eps
-    combine /= np.add.reduce(combine, axis=1, keepdims=True) + eps
+    rows = raw.reshape(-1, streams, streams)
+    rows = np.exp(rows - np.maximum.reduce(rows, axis=2, keepdims=True))
+    rows = rows / np.add.reduce(rows, axis=2, keepdims=True) + eps
+    in_row, in_column = _guarded_sums(streams, epsilon)
+    with_one = np.ones((len(rows), streams**2 + 1), np.float32)
+    combine = with_one[:, :-1]
+    combine[:] = rows.reshape(-1, streams**2)
+    combine /= with_one @ in_column
     for _ in range(rounds - 1):
-        combine /= np.add.reduce(combine, axis=2, keepdims=True) + eps
-        combine /= np.add.reduce(combine, axis=1, keepdims=True) + eps
-    return pre, post, combine
+        combine /= with_one @ in_row
+        combine /= with_one @ in_column
+    return pre, post, combine.reshape(-1, streams, streams)
+
+
+@cache
+def _guarded_sums(size: int, epsilon: float) -> tuple[Array, Array]:
+    """Factors that take square matrices, as flat rows [n, size^2] followed by a 1, to the sum of each entry's
+    row, and of its column, plus epsilon: one small product costs half of a sum and an addition."""
+    same, every = np.eye(size, dtype=np.float32), np.ones((size, size), np.float32)
+    guard = np.full((1, size**2), epsilon, np.float32)
+    in_row, in_column = np.kron(same, every), np.kron(every, same)
+    return np.concatenate((in_row, guard)), np.concatenate((in_column, guard))
 
 
 def pool(values: Array, scores: Array) -> Array:

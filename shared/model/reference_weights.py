@@ -19,6 +19,7 @@ from shared.quant.dequantise import dequantise
 Array = npt.NDArray[np.float32]
 
 _CACHE_BYTES = 4 << 30
+_WHOLE = -1  # in the place of an expert's number
 
 
 class ReferenceWeights:
@@ -37,7 +38,7 @@ class ReferenceWeights:
 
     def tensor(self, name: str) -> Array:
         """A whole tensor."""
-        return self._cached((name, -1), lambda: self._read(name))
+        return self._cached(name, _WHOLE)
 
     def layer(self, layer: int) -> Callable[[str], Array]:
         """Reads tensors of one layer by the rest of their names."""
@@ -47,7 +48,7 @@ class ReferenceWeights:
     def expert(self, layer: int, part: str, expert: int) -> Array:
         """The matrix of one routed expert; `part` is gate, up or down."""
         name = f"blk.{layer}.ffn_{part}_exps.weight"
-        return self._cached((name, expert), lambda: self._read_expert(name, expert))
+        return self._cached(name, expert)
 
     def router_bias(self, layer: int) -> Array:
         """Selection bias [experts]; zeros where the file has none."""
@@ -64,22 +65,20 @@ class ReferenceWeights:
         """Expert ids [n, experts used] of a hash-routed layer."""
         return self._tables[layer][tokens].astype(np.int64)
 
-    def _read(self, name: str) -> Array:
-        info = self._gguf.tensors[name]
-        return dequantise(info.type, self._gguf.data(name), info.dims[::-1])
-
-    def _read_expert(self, name: str, expert: int) -> Array:
-        info = self._gguf.tensors[name]
+    def _read(self, name: str, expert: int) -> Array:
+        info, data = self._gguf.tensors[name], self._gguf.data(name)
+        if expert == _WHOLE:
+            return dequantise(info.type, data, info.dims[::-1])
         inputs, outputs, experts = info.dims
-        data = self._gguf.data(name).reshape(experts, -1)[expert]
-        return dequantise(info.type, data, (outputs, inputs))
+        return dequantise(info.type, data.reshape(experts, -1)[expert], (outputs, inputs))
 
-    def _cached(self, key: tuple[str, int], read: Callable[[], Array]) -> Array:
+    def _cached(self, name: str, expert: int) -> Array:
+        key = (name, expert)
         found = self._cache.get(key)
         if found is not None:
             self._cache.move_to_end(key)
             return found
-        value = read()
+        value = self._read(name, expert)
         self._cache[key] = value
         self._cached_bytes += value.nbytes
         while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:

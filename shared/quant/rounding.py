@@ -40,14 +40,15 @@ def round_fp4(rows: Array) -> Array:
 
 def hadamard128(rows: Array) -> Array:
     """Orthonormal Walsh-Hadamard transform (natural order) of rows [..., 128]. Spec: model §4.1."""
-    values = rows.reshape(-1, _HADAMARD)
+    values = np.ascontiguousarray(rows.reshape(-1, _HADAMARD).T)
     half = 1
     while half < _HADAMARD:
-        pairs = values.reshape(-1, _HADAMARD // (2 * half), 2, half)
-        first, second = pairs[:, :, 0], pairs[:, :, 1]
-        values = np.stack((first + second, first - second), axis=2)
+        pairs = values.reshape(_HADAMARD // (2 * half), 2, half, -1)
+        values = np.empty_like(pairs)
+        np.add(pairs[:, 0], pairs[:, 1], out=values[:, 0])
+        np.subtract(pairs[:, 0], pairs[:, 1], out=values[:, 1])
         half *= 2
-    transformed: Array = values.reshape(rows.shape) * _HADAMARD_SCALE
+    transformed: Array = values.reshape(_HADAMARD, -1).T.reshape(rows.shape) * _HADAMARD_SCALE
     return transformed
 
 
@@ -60,11 +61,11 @@ def _round_blocks(
     rows: Array, block: int, largest: np.float32, floor: np.float32, mantissa_bits: int, least_exponent: int
 ) -> Array:
     blocks = rows.reshape(*rows.shape[:-1], -1, block)
-    amax = np.maximum(np.abs(blocks).max(axis=-1, keepdims=True), floor)
+    amax = np.maximum(np.maximum.reduce(np.abs(blocks), axis=-1, keepdims=True), floor)
     # ceil(log2) from the exponent: exact at powers of two, where a computed logarithm may be one off.
     mantissa, exponent = np.frexp(amax / largest)
     exponent = exponent - (mantissa == 0.5)
-    scaled = np.clip(np.ldexp(blocks, -exponent), -largest, largest)
+    scaled = np.minimum(np.maximum(np.ldexp(blocks, -exponent), -largest), largest)
     rounded = _round_small_float(scaled, mantissa_bits, least_exponent)
     result: Array = np.ldexp(rounded, exponent).reshape(rows.shape)
     return result
