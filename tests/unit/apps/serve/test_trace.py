@@ -21,6 +21,7 @@ from shared.sampling import Sampling
 from shared.scripted.vocabulary import tokenizer, tokens_of
 from shared.text.events import EndCause
 from shared.text.messages import Message
+from shared.text.segments import Segment, SegmentKind
 from shared.text.template import render_chat
 from shared.text.turn import Turn
 from tests.support.clock import FakeClock
@@ -146,6 +147,18 @@ def test_a_block_that_thinking_takes_back_was_none(begin: Begin) -> None:
         "tool block closed",
         "tool block taken back: it is part of the reasoning",
     ]
+
+
+def test_a_second_attempt_starts_with_nothing_of_the_first(begin: Begin) -> None:
+    entry = begin()
+    _play(entry, [BASH, "x\xe4".encode("latin-1")], new_turn())
+    entry.trace.retried([Segment(b"again", SegmentKind.TEXT)])
+    _play(entry, [b"\xb8y"], new_turn())
+    _, _, rest = entry.text.partition("x\\xe4\n")
+    assert rest == (
+        "[0.000 s: recovery: the tool call could not be read, the model is asked again]\n"
+        "--- told: 5 bytes ---\nagain\n--- generated again ---\n\\xb8y"
+    )
 
 
 def test_turns_are_numbered(tmp_path: Path) -> None:
