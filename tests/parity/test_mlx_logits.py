@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tests.support.golden import golden_logits
-from tests.support.limits import LONG_LIMITS, assert_float, assert_kv, assert_same_best, kv_limits
+from tests.support.limits import (
+    assert_golden,
+)
 
 mlx_models = pytest.importorskip("tests.support.mlx_models")
 
@@ -36,16 +38,7 @@ def check(model: str, prompt: str, mode: str, chunk: int) -> None:
     logits = run.feed_in(golden["tokens"].tolist(), chunk)
     greedy_ids = golden[f"greedy_ids_{mode}"]
     greedy = np.concatenate((logits[-1:], run.feed_in(greedy_ids[:-1].tolist(), chunk)))
-    stored, stored_greedy = golden[f"logits_{mode}"], golden[f"greedy_logits_{mode}"]
-    if mode == "float":
-        assert_float(logits[golden["positions"]], stored)
-        assert_float(greedy, stored_greedy)
-        assert_same_best(logits.argmax(axis=1), golden["argmax_float"], 1.0)
-    else:
-        limits = kv_limits(prompt)
-        assert_kv(logits[golden["positions"]], stored, limits)
-        assert_kv(greedy, stored_greedy, LONG_LIMITS)
-        assert_same_best(logits.argmax(axis=1), golden["argmax_kv"], limits.same_best)
+    assert_golden(golden, logits, greedy, mode=mode, prompt=prompt)
 
 
 @pytest.mark.parametrize("mode", ["float", "kv"])

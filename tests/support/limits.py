@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,3 +54,25 @@ def assert_same_best(ours: npt.NDArray[np.integer], golden: npt.NDArray[np.integ
     """Best ids at every position: at least `share` of them equal."""
     assert ours.shape == golden.shape
     assert float((ours == golden).mean()) >= share
+
+
+def assert_golden(
+    golden: dict[str, npt.NDArray[Any]],
+    logits: npt.NDArray[np.float32],
+    greedy: npt.NDArray[np.float32],
+    *,
+    mode: str,
+    prompt: str,
+) -> None:
+    """Compare a run with a golden file: `logits` [prompt tokens, vocabulary], `greedy` [32, vocabulary], the
+    rows that chose the stored greedy tokens."""
+    stored, stored_greedy = golden[f"logits_{mode}"], golden[f"greedy_logits_{mode}"]
+    if mode == "float":
+        assert_float(logits[golden["positions"]], stored)
+        assert_float(greedy, stored_greedy)
+        assert_same_best(logits.argmax(axis=1), golden["argmax_float"], 1.0)
+    else:
+        limits = kv_limits(prompt)
+        assert_kv(logits[golden["positions"]], stored, limits)
+        assert_kv(greedy, stored_greedy, LONG_LIMITS)
+        assert_same_best(logits.argmax(axis=1), golden["argmax_kv"], limits.same_best)
