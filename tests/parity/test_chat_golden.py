@@ -21,7 +21,7 @@ def surroundings(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("model", ["tiny-q2", "tiny-q4"])
+@pytest.mark.parametrize("model", ["tiny-q2", pytest.param("tiny-q4", marks=pytest.mark.long)])
 def test_the_long_prompt_gives_the_golden_tokens(model, backend, tmp_path, capsys):
     (tmp_path / "long.txt").write_text(golden_json("prompts.json")["long"]["text"])
     arguments = ["chat", "-m", str(model_path(model)), "--backend", backend, "--ctx", "2048"]
@@ -44,7 +44,7 @@ def test_the_long_prompt_gives_the_golden_tokens(model, backend, tmp_path, capsy
         ("tiny-q2", "medium", 0.3),
         ("tiny-q2", "random", 1.0),
         ("tiny-q4", "medium", 0.3),
-        ("tiny-pro-q2", "long", 1.0),
+        pytest.param("tiny-pro-q2", "long", 1.0, marks=pytest.mark.long),
     ],
 )
 def test_exact_tokens_give_the_golden_logits(model, prompt, limit, backend, tmp_path):
@@ -63,7 +63,12 @@ def test_exact_tokens_give_the_golden_logits(model, prompt, limit, backend, tmp_
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("model", "prompt"),
-    [("tiny-q2", "short"), ("tiny-q2", "random"), ("tiny-q4", "medium"), ("tiny-pro-q2", "long")],
+    [
+        ("tiny-q2", "short"),
+        ("tiny-q2", "random"),
+        ("tiny-q4", "medium"),
+        pytest.param("tiny-pro-q2", "long", marks=pytest.mark.long),
+    ],
 )
 def test_the_stored_answer_fed_as_tokens_gives_its_last_logits(model, prompt, backend, tmp_path):
     """Greedy runs of these prompts meet near ties, so the stored ids are fed."""

@@ -25,11 +25,14 @@ from ds4mlx.step import Step  # noqa: E402
 from ds4mlx.transfer import to_host  # noqa: E402
 from tests.support.mlx_models import Run, model  # noqa: E402
 
-SAMPLE = [1, 2, 3, 4, 5, 7, 8, 63, 66, 67, 127, 128, 129, 131, 133]
+# Groups of lengths, each with the length of a batch after which its tokens go one by one. No such length
+# ends a window, and every other length is a batch of its own from the beginning.
+SHORT = [(0, [1, 2, 3, 4, 6, 7, 8, 20]), (125, [126, 127, 128, 129, 133])]
+SAMPLE = [*SHORT, (254, [255, 256, 259]), (298, [300]), (510, [511, 513])]
 EVERY = list(range(1, 301))
 AROUND_512 = [511, 512, 513]
 AROUND_A_CHUNK = [4095, 4096, 4097]
-MODELS = ["tiny-q2", "tiny-pro-q2"]
+Groups = Sequence[tuple[int, Sequence[int]]]
 
 
 def prompt(length: int) -> list[int]:
@@ -39,22 +42,23 @@ def prompt(length: int) -> list[int]:
     return (golden + more.tolist())[:length]
 
 
-def check_end_to_end(name: str, mode: Any, lengths: Sequence[int]) -> None:
-    context = max(lengths) + 1
-    tokens, one_by_one = prompt(context), Run(model(name, mode), context)
-    differences = []
-    for length in range(1, max(lengths) + 1):
-        slow = one_by_one.feed(tokens[length - 1 : length])
-        if length not in lengths:
-            continue
-        batch = Run(model(name, mode), context)
-        fast = np.concatenate(
-            [batch.feed(tokens[at : min(at + 4096, length)])[-1:] for at in range(0, length, 4096)]
-        )
-        differences.append(np.abs(fast[-1] - slow[-1]).max())
-        if mode == "float":
-            assert differences[-1] <= FLOAT_LIMIT, length
-            assert_float_equal(to_host(batch.state), to_host(one_by_one.state))
+def check_end_to_end(name: str, mode: Any, groups: Groups) -> None:
+    context = max(groups[-1][1]) + 1
+    tokens, differences = prompt(context), []
+    for first, lengths in groups:
+        one_by_one = Run(model(name, mode), context)
+        if first:
+            one_by_one.feed(tokens[:first])
+        for length in range(first + 1, max(lengths) + 1):
+            slow = one_by_one.feed(tokens[length - 1 : length])
+            if length not in lengths:
+                continue
+            batch = Run(model(name, mode), context)
+            fast = [batch.feed(tokens[at : min(at + 4096, length)]) for at in range(0, length, 4096)]
+            differences.append(np.abs(fast[-1][-1] - slow[-1]).max())
+            if mode == "float":
+                assert differences[-1] <= FLOAT_LIMIT, length
+                assert_float_equal(to_host(batch.state), to_host(one_by_one.state))
     assert max(differences) <= LONG_LIMITS.largest
     assert np.median(differences) <= LONG_LIMITS.median
 
@@ -89,44 +93,49 @@ def layer_inputs(model: Model, tokens: Sequence[int], context: int) -> list[mx.a
     return inputs[:-1]
 
 
-def check_layers_alone(name: str, lengths: Sequence[int]) -> None:
-    context = max(lengths) + 1
+def check_layers_alone(name: str, groups: Groups) -> None:
+    context = max(groups[-1][1]) + 1
     tokens, subject = prompt(context), model(name, "kv")
     inputs = layer_inputs(subject, tokens, context)
-    one_by_one = LayersAlone(subject, context)
-    for at in range(max(lengths)):
-        slow = one_by_one.feed(tokens[at : at + 1], [streams[at : at + 1] for streams in inputs])
-        if at + 1 in lengths:
-            batch = LayersAlone(subject, context)
-            fast = batch.feed(tokens[: at + 1], [streams[: at + 1] for streams in inputs])
-            assert_one_step(to_host(batch.state), to_host(one_by_one.state), subject.shape.rotary_dim)
-            for a, b in zip(fast, slow, strict=True):
-                assert mx.abs(a[-1] - b[-1]).max().item() <= 5e-3
+    for first, lengths in groups:
+        one_by_one = LayersAlone(subject, context)
+        if first:
+            one_by_one.feed(tokens[:first], [streams[:first] for streams in inputs])
+        for at in range(first, max(lengths)):
+            slow = one_by_one.feed(tokens[at : at + 1], [streams[at : at + 1] for streams in inputs])
+            if at + 1 in lengths:
+                batch = LayersAlone(subject, context)
+                fast = batch.feed(tokens[: at + 1], [streams[: at + 1] for streams in inputs])
+                assert_one_step(to_host(batch.state), to_host(one_by_one.state), subject.shape.rotary_dim)
+                for a, b in zip(fast, slow, strict=True):
+                    assert mx.abs(a[-1] - b[-1]).max().item() <= 5e-3
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_float_state_and_logits(name: str) -> None:
-    check_end_to_end(name, "float", SAMPLE)
+@pytest.mark.parametrize(("name", "groups"), [("tiny-q2", SAMPLE), ("tiny-pro-q2", SHORT)])
+def test_float_state_and_logits(name: str, groups: Groups) -> None:
+    check_end_to_end(name, "float", groups)
 
 
 def test_rounded_logits() -> None:
-    check_end_to_end("tiny-q2", "kv", SAMPLE)
+    check_end_to_end("tiny-q2", "kv", SHORT)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_rounded_state_of_each_layer(name: str) -> None:
-    check_layers_alone(name, SAMPLE)
+@pytest.mark.parametrize(
+    ("name", "groups"), [("tiny-q2", [*SHORT, (254, [257]), (510, [512])]), ("tiny-pro-q2", SHORT[:1])]
+)
+def test_rounded_state_of_each_layer(name: str, groups: Groups) -> None:
+    check_layers_alone(name, groups)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "lengths"), [("tiny-q2", EVERY), ("tiny-pro-q2", EVERY[::7])])
 def test_every_length(name: str, lengths: list[int]) -> None:
-    check_end_to_end(name, "float", lengths + AROUND_512)
-    check_end_to_end(name, "kv", lengths[::5] + AROUND_512)
-    check_layers_alone(name, lengths + AROUND_512)
+    check_end_to_end(name, "float", [(0, lengths + AROUND_512)])
+    check_end_to_end(name, "kv", [(0, lengths[::5] + AROUND_512)])
+    check_layers_alone(name, [(0, lengths + AROUND_512)])
 
 
 @pytest.mark.long
 def test_around_a_whole_chunk() -> None:
-    check_end_to_end("tiny-q2", "float", AROUND_A_CHUNK)
-    check_end_to_end("tiny-q2", "kv", AROUND_A_CHUNK)
+    check_end_to_end("tiny-q2", "float", [(0, AROUND_A_CHUNK)])
+    check_end_to_end("tiny-q2", "kv", [(0, AROUND_A_CHUNK)])

@@ -21,7 +21,7 @@ CASES = [
     ("tiny-q4", "long"),
     ("tiny-pro-q2", "long"),
 ]
-# A token takes about 15 ms: these run always, the others with the long tests.
+# A token takes about 20 ms: these run always, the others with the long tests.
 QUICK_DECODE = {("tiny-q2", "short", "kv"), ("tiny-q2", "medium", "kv"), ("tiny-q2", "short", "float")}
 DECODE_CASES = [
     pytest.param(
@@ -42,7 +42,10 @@ def check(model: str, prompt: str, mode: str, chunk: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["float", "kv"])
-@pytest.mark.parametrize(("model", "prompt"), CASES)
+@pytest.mark.parametrize(
+    ("model", "prompt"),
+    [pytest.param(*case, marks=pytest.mark.long) if case == ("tiny-q4", "long") else case for case in CASES],
+)
 def test_in_one_batch(model: str, prompt: str, mode: str) -> None:
     check(model, prompt, mode, chunk=4096)
 
@@ -53,6 +56,14 @@ def test_token_by_token(model: str, prompt: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["float", "kv"])
-@pytest.mark.parametrize(("prompt", "chunk"), [("medium", 7), ("medium", 64), ("long", 101), ("long", 128)])
+@pytest.mark.parametrize(
+    ("prompt", "chunk"),
+    [
+        ("medium", 7),
+        ("long", 101),
+        pytest.param("medium", 64, marks=pytest.mark.long),
+        pytest.param("long", 128, marks=pytest.mark.long),
+    ],
+)
 def test_in_chunks(prompt: str, chunk: int, mode: str) -> None:
     check("tiny-q2", prompt, mode, chunk)

@@ -48,7 +48,7 @@ def test_stages_run_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tuple(called) == STAGES
 
 
-@pytest.mark.parametrize("name", ["tiny-q2", "tiny-q4"])
+@pytest.mark.parametrize("name", ["tiny-q2", pytest.param("tiny-q4", marks=pytest.mark.long)])
 def test_packed_matrices_and_raw_experts_give_the_same_logits(name: str) -> None:
     """What the GPU uses: Q8_0 repacked, F16 kept, experts expanded on use."""
     golden = golden_logits(name, "medium")

@@ -16,7 +16,7 @@ from shared.power import PowerGovernor
 from tests.support.mlx_models import model
 
 
-@pytest.mark.parametrize("already", [0, 150])
+@pytest.mark.parametrize("already", [150, pytest.param(0, marks=pytest.mark.long)])
 def test_a_whole_prompt_in_one_step_does_not_overwrite_what_it_reads(
     already: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,7 +122,8 @@ def test_a_step_cancelled_at_any_layer_leaves_no_trace(start: int) -> None:
     expected.submit(TOKENS[start])
     for layer in range(engine().shape.layer_count):
         polls = iter([False] * layer + [True])
-        session = synced(start)
+        session = open_session()
+        session.restore(before)
         with pytest.raises(Cancelled):
             session.sync(TOKENS[:290], cancelled=lambda polls=polls: next(polls))
         assert session.tokens == TOKENS[:start]
@@ -133,7 +134,14 @@ def test_a_step_cancelled_at_any_layer_leaves_no_trace(start: int) -> None:
 
 @pytest.mark.parametrize(
     ("position", "sampling", "length"),
-    [(2, GREEDY, 4), (6, Sampling(1.0), 3), (125, GREEDY, 5), (126, Sampling(1.0), 3)],
+    [
+        (2, GREEDY, 3),
+        (125, GREEDY, 4),
+        (126, Sampling(1.0), 2),
+        pytest.param(2, Sampling(1.0), 6, marks=pytest.mark.long),
+        pytest.param(122, GREEDY, 8, marks=pytest.mark.long),
+        pytest.param(254, Sampling(1.0), 5, marks=pytest.mark.long),
+    ],
 )
 def test_look_ahead_contract(position: int, sampling: Sampling, length: int) -> None:
     """Answers that cross the ends of windows of 4 and of 128 tokens."""
@@ -262,7 +270,7 @@ def check_memory_is_bounded(steps: int) -> None:
 
 
 def test_memory_is_bounded() -> None:
-    check_memory_is_bounded(60)
+    check_memory_is_bounded(40)
 
 
 @pytest.mark.long
