@@ -101,11 +101,9 @@ def choose_backend(options: EngineOptions, say: Say) -> Backend:
 def why_unavailable(backend: Backend) -> str | None:
     """None if `backend` can be opened here, else one line that says why not and what would help."""
     if backend == "cuda":
-        if _importable("ds4cuda.engine"):
-            return None
         return "the CUDA backend is not part of this version: use --backend mlx or reference"
     if backend == "mlx" and not _importable("mlx.core"):
-        extra = "" if sys.platform == "darwin" else " (pip install 'ds4[mlx]')"
+        extra = "" if sys.platform == "darwin" else ": install ds4 with its extra `mlx` (see the README)"
         return f"MLX is not installed{extra}"
     return None
 

@@ -73,7 +73,9 @@ def read_prompt(
         content = to_bytes(text)
     elif piped is not None:
         # A shell's `echo` ends the text with a newline that nobody typed.
-        content = piped.read(LONGEST_FILE).removesuffix(b"\n")
+        content = piped.read(LONGEST_FILE + 1).removesuffix(b"\n")
+        if len(content) > LONGEST_FILE:
+            raise UsageError(f"standard input is larger than {LONGEST_FILE >> 20} MiB")
         named = ["standard input (no terminal and no -p)"]
     else:
         return None

@@ -43,7 +43,7 @@ class HyperConnection:
 class Compressor:
     """Everything that a compressed layer computes from the attention input besides queries and rows.
 
-    `project` gives [kv | score] of width 2 * `row_width` / 2 for the attention compressor, on ratio-4 layers
+    `project` gives [kv | score] of width 2 * k * D for the attention compressor, on ratio-4 layers
     followed by those of the index compressor and by the index head weights. `positional` float32
     [ratio, frontier width] is added to a token's frontier row.
     """

@@ -56,7 +56,10 @@ def bench(
     model: options.ModelOption = None,
     backend: options.BackendOption = "auto",
     script: options.ScriptOption = None,
-    ctx_start: Annotated[int, typer.Option(min=1, metavar="N", help="First context size.")] = 2048,
+    ctx_start: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="First context size.", show_default="2048, or ctx-max if less"),
+    ] = None,
     ctx_max: Annotated[int, typer.Option(min=1, metavar="N", help="Last context size.")] = 32768,
     ctx_alloc: Annotated[
         int | None,
@@ -101,7 +104,9 @@ def bench(
     if context.invoked_subcommand is not None:
         return
     limit_threads(threads)
-    settings = SweepSettings(ctx_start, ctx_max, step_incr, step_mul, gen_tokens)
+    settings = SweepSettings(
+        min(2048, ctx_max) if ctx_start is None else ctx_start, ctx_max, step_incr, step_mul, gen_tokens
+    )
     settings.check()
     allocated = ctx_alloc if ctx_alloc is not None else ctx_max + gen_tokens + 1
     if allocated <= ctx_max + gen_tokens:
@@ -211,7 +216,7 @@ def _progress(frontier: int) -> Progress:
 
     def show(done: int, total: int) -> None:
         share = 100 * done / total if total else 100.0
-        line = f"prefill to {frontier}: {done}/{total} ({share:.1f} %)"
+        line = f"prefill to {frontier}: {done}/{total} ({share:.1f}%)"
         if terminal:
             end = "\n" if done >= total else ""
             print(f"\r{line}", end=end, file=sys.stderr, flush=True)

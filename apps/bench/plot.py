@@ -77,7 +77,7 @@ def read_points(path: Path) -> list[Point]:
 
 
 def rounded_maximum(value: float) -> float:
-    """The next of 1, 2, 2.5, 5 or 10 times a power of ten at or above `value` plus headroom."""
+    """The next round number (1, 1.5, 2, ... times a power of ten) at or above `value` plus headroom."""
     wanted = value * _HEADROOM
     if wanted <= 0:
         return 1.0

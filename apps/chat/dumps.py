@@ -14,8 +14,6 @@ from shared.sampling import GREEDY, choose, top_logprobs
 from shared.session import Engine, Session
 from shared.text.tokenizer import Tokenizer
 
-MAX_LOGPROBS = 128
-
 
 def token_lines(tokens: Sequence[int], tokenizer: Tokenizer) -> Iterator[str]:
     """The ids in brackets, then each id with its vocabulary string."""

@@ -123,9 +123,9 @@ def _report(target: Target, paths: list[Path], linked: Path | None, as_json: boo
     elif target.kind == "model":
         print(f"{DEFAULT_LINK} is a file of yours and was left alone; start with: ds4 chat -m {files}")
     elif target.kind == "draft":
-        print(f"{files} is a draft block, to be used beside a Flash model file")
+        print(f"{files} is a draft block; this version of ds4 cannot use it yet")
     else:
-        print(f"{files}: half of a model that runs on two hosts")
+        print(f"{files}: for a model on two hosts; this version of ds4 cannot use it yet")
 
 
 def _print_usage() -> int:

@@ -58,7 +58,7 @@ _ALL = (
         ("DeepSeek-V4-Flash-MTP-Q4K-Q8_0-F32",),
         3.5,
         "beside Flash",
-        "draft block for the preview Flash",
+        "draft block for the preview Flash (not used yet)",
         "draft",
     ),
     Target(
@@ -66,11 +66,20 @@ _ALL = (
         (_PRO_Q4_FIRST, _PRO_Q4_SECOND),
         838,
         "two hosts of 512 GB",
-        "PRO, 4-bit experts, both halves",
+        "PRO, 4-bit experts, both halves (not used yet)",
         "part",
     ),
-    Target("pro-q4-layers00-30", (_PRO_Q4_FIRST,), 426, "512 GB", "PRO, 4-bit, first half", "part"),
-    Target("pro-q4-layers31-output", (_PRO_Q4_SECOND,), 412, "512 GB", "PRO, 4-bit, second half", "part"),
+    Target(
+        "pro-q4-layers00-30", (_PRO_Q4_FIRST,), 426, "512 GB", "PRO, 4-bit, first half (not used yet)", "part"
+    ),
+    Target(
+        "pro-q4-layers31-output",
+        (_PRO_Q4_SECOND,),
+        412,
+        "512 GB",
+        "PRO, 4-bit, second half (not used yet)",
+        "part",
+    ),
 )
 
 TARGETS = {target.name: target for target in _ALL}

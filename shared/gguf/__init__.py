@@ -1,1 +1,1 @@
-
+"""Our own GGUF reader and writer."""

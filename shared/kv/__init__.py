@@ -1,1 +1,1 @@
-
+"""The bytes of a saved session."""

@@ -1,1 +1,1 @@
-
+"""The model: its shape, files, memory, and the NumPy reference."""

@@ -1,1 +1,1 @@
-
+"""Block formats and roundings, in NumPy."""

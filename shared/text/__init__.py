@@ -1,1 +1,1 @@
-
+"""Text in and out: tokenizer, chat template, tool-call syntax, turns."""

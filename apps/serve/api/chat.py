@@ -20,7 +20,7 @@ from apps.serve.turn_request import TurnRequest
 
 async def chat_completions(request: Request) -> ASGIApp:
     context = server(request)
-    # On a helper thread: a large prompt must not stop the event loop.
+    # On a worker thread: a large prompt must not stop the event loop.
     turn = await asyncio.to_thread(_parse, await request.body(), context, request.state.request_id)
     envelope = Envelope(f"chatcmpl-{context.next_number()}", int(context.clock()), turn.ask.model)
     job = context.job(turn)
