@@ -38,9 +38,9 @@ Groups = Sequence[tuple[int, Sequence[int]]]
 def prompt(length: int) -> list[int]:
     """Tokens of no meaning, the same for every length.
 
-    The seed is one of few whose 4,098 tokens hold no near tie: with others two index scores at the cut, or two
-    experts, are as little as 1e-7 of their size apart, less than float32 sums are good for, and either choice
-    is right. Here it is 7e-6.
+    The seed is one of few whose 4,098 tokens hold no near tie: with others two index scores at the cut, or
+    two experts, are as little as 1e-7 of their size apart, less than float32 sums are good for, and either
+    choice is right. Here it is 7e-6.
     """
     golden: list[int] = golden_logits("tiny-q2", "random")["tokens"].tolist()
     more = np.random.default_rng(9).integers(0, 1280, max(0, length - len(golden)))
