@@ -23,6 +23,7 @@ from shared.errors import Cancelled, ContextFullError, Ds4Error, EngineFault, Se
 from shared.kv.payload import PayloadLayout, SessionState, payload_size, read_payload, write_payload
 from shared.model.memory import prefill_cap
 from shared.power import PowerGovernor
+from shared.prefix import common_prefix
 from shared.sampling import Sampling
 from shared.session import CancelCheck, Mark, Picked, Progress, Synced
 
@@ -133,12 +134,7 @@ class MlxSession:
         return np.array(self._live_logits())
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        count = 0
-        for live, wanted in zip(self.tokens, tokens, strict=False):
-            if live != wanted:
-                break
-            count += 1
-        return count
+        return common_prefix(self.tokens, tokens)
 
     def mark(self) -> Mark:
         mark = WindowMark(self.position, self.logits(), copy_windows(self._open_state()))

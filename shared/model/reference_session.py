@@ -20,6 +20,7 @@ from shared.kv.payload import PayloadLayout, SessionState, payload_size, read_pa
 from shared.model.reference import Reference
 from shared.model.reference_state import Past, ReferenceState
 from shared.power import PowerGovernor
+from shared.prefix import common_prefix
 from shared.quant.rounding import round_f16
 from shared.sampling import Sampling, choose
 from shared.session import CancelCheck, Mark, Picked, Progress, Synced
@@ -131,10 +132,7 @@ class ReferenceSession:
         return self._logits.copy()
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        for index, (ours, theirs) in enumerate(zip(self._tokens, tokens, strict=False)):
-            if ours != theirs:
-                return index
-        return min(len(self._tokens), len(tokens))
+        return common_prefix(self._tokens, tokens)
 
     def mark(self) -> Mark:
         self._require_valid()

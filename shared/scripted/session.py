@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.errors import Cancelled, ContextFullError, EngineFault, PayloadError, SessionInvalid
+from shared.prefix import common_prefix
 from shared.sampling import Sampling
 from shared.scripted.cast import TakenTurn
 from shared.scripted.payload import SavedState, payload_size, read_payload, write_payload
@@ -137,9 +138,7 @@ class ScriptedSession:
         return self._decoding().steps.logits(self._playback.place.cursor)
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        ours = self.tokens
-        shorter = min(len(ours), len(tokens))
-        return next((n for n in range(shorter) if ours[n] != tokens[n]), shorter)
+        return common_prefix(self.tokens, tokens)
 
     def mark(self) -> ScriptedMark:
         self._require_state()

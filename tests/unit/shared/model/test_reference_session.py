@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from shared.errors import Cancelled, ContextFullError, EngineFault, SessionInvalid
 from shared.model.reference import Reference
-from shared.model.reference_engine import ReferenceEngine, load
+from shared.model.reference_engine import ReferenceEngine
 from shared.model.reference_session import ReferenceSession
 from shared.power import PowerGovernor
 from shared.sampling import GREEDY, Sampling
 from shared.session import Picked
-from tests.support.golden import golden_json, tiny_q2
-
-TOKENS: list[int] = golden_json("prompts.json")["random"]["ids"]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[ReferenceEngine]:
-    engine = load(tiny_q2(), prefill_chunk=64)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def session(engine: ReferenceEngine) -> Iterator[ReferenceSession]:
-    session = engine.open_session(512)
-    yield session
-    session.close()
-
-
-def sync(engine: ReferenceEngine, tokens: list[int], context: int = 512) -> ReferenceSession:
-    session = engine.open_session(context)
-    session.sync(tokens)
-    return session
+from tests.support.reference_sessions import TOKENS, sync
 
 
 class TestSync:
