@@ -65,6 +65,10 @@ class MlxEngine:
         return self._file.quant_bits
 
     @property
+    def fingerprint(self) -> str:
+        return self._file.fingerprint
+
+    @property
     def effort_profile(self) -> str:
         return self._file.effort_profile
 

@@ -203,6 +203,12 @@ class Engine(Protocol):
         ...
 
     @property
+    def fingerprint(self) -> str:
+        """Which weights these are, 64 hex digits: the same for every backend, another for other weights.
+        Saved states belong to it. Ask before `close`."""
+        ...
+
+    @property
     def effort_profile(self) -> str:
         """`preview` or `official` (spec: chat §2.3)."""
         ...

@@ -73,6 +73,13 @@ class GgufFile:
         """Element type of a metadata array, None for anything else. KeyError when the key is absent."""
         return self._types[key][1]
 
+    def header(self) -> npt.NDArray[np.uint8]:
+        """The bytes before the first tensor's data, uint8 [n]: a view like those of `data`. Raises ValueError
+        when the file is closed."""
+        if self._bytes is None:
+            raise ValueError("the GGUF file is closed")
+        return self._bytes[: min((info.offset for info in self.tensors.values()), default=self.size)]
+
     def data(self, name: str) -> npt.NDArray[np.uint8]:
         """The bytes of a tensor, uint8 [nbytes]: a read-only view of the map, nothing is copied.
 

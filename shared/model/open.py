@@ -15,6 +15,7 @@ from shared.gguf.mapping import refusal, shown
 from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType
 from shared.gguf.values import StringArray
+from shared.model.fingerprint import fingerprint
 from shared.model.known_shapes import PREFIX, VARIANT_NAMES
 from shared.model.shape import ModelShape
 from shared.model.shape_reader import check_architecture, read_shape
@@ -44,6 +45,11 @@ class ModelFile:
     def tokenizer(self) -> Tokenizer:
         """Built on first use, from the vocabulary in the file. Raises ModelFileError."""
         return _build_tokenizer(self.gguf)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Which weights these are, 64 hex digits; ask before `close`."""
+        return fingerprint(self.gguf)
 
     @cached_property
     def weight_bytes(self) -> int:

@@ -95,6 +95,10 @@ class ReferenceEngine:
         return self._model.quant_bits
 
     @property
+    def fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    @property
     def effort_profile(self) -> str:
         return self._model.effort_profile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -63,6 +64,11 @@ class ScriptedEngine:
     @property
     def quant_bits(self) -> int:
         return self.script.engine.quant_bits
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what the script says the engine is: its turns may change, as they are no weights."""
+        return hashlib.sha256(self.script.engine.model_dump_json().encode()).hexdigest()
 
     @property
     def effort_profile(self) -> str:
