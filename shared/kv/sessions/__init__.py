@@ -1,0 +1,1 @@
+"""Named chat sessions on disk."""
