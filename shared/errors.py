@@ -49,6 +49,26 @@ class PayloadError(Ds4Error):
     """A saved session payload is unreadable, or was written for another model or a larger context."""
 
 
+class PayloadDamaged(PayloadError):
+    """A saved session payload that no session can load: it is cut off, or contradicts itself."""
+
+
+class CacheFileError(Ds4Error):
+    """A cache file cannot be used."""
+
+
+class ForeignFile(CacheFileError):
+    """Not a cache file of the version and payload ABI that we know. Ignore it and leave it alone."""
+
+
+class DamagedFile(CacheFileError):
+    """A cache file of our version and ABI that failed a check: it can never be used again."""
+
+
+class StoreUnavailable(Ds4Error):
+    """The directory of cache files cannot be used; the message says why and what to do."""
+
+
 class EngineFault(Ds4Error):
     """The engine failed in mid-work. The session is invalid; the next full sync starts clean."""
 
