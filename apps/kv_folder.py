@@ -1,0 +1,36 @@
+"""Where saved states lie when nobody names a folder: one folder for each model, told by its fingerprint.
+
+Prompt states of the server may be lost, so they are in the user's cache; conversations may not, so they are
+among the user's data. Makes no folder and reads none. Spec: kv §13.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+# Enough of the fingerprint to tell models apart, and short enough to read.
+_DIGITS: Final = 16
+
+
+def store_folder(fingerprint: str) -> Path:
+    """The server's disk store for the model with this fingerprint (64 hex digits)."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("ds4") / "kv" / fingerprint[:_DIGITS]
+
+
+def sessions_folder(fingerprint: str) -> Path:
+    """The conversations of `ds4 chat` with the model with this fingerprint (64 hex digits)."""
+    import platformdirs
+
+    return platformdirs.user_data_path("ds4") / "sessions" / fingerprint[:_DIGITS]
+
+
+def agent_folder() -> Path:
+    """Where the C engine's agent keeps its conversations, whatever the model. Spec: kv §10."""
+    try:
+        home = Path.home()
+    except RuntimeError:  # no HOME and no entry for the user
+        home = Path()
+    return home / ".ds4" / "kvcache"
