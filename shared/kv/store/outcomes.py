@@ -1,0 +1,66 @@
+"""What goes into a store and what comes out of it, as values. Must not know: directories, threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.kv.files.cache_file import CacheFile
+from shared.kv.files.header import Extension
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a state is found by: the text that a later prompt must begin with.
+
+    `extensions` says what kind of text it is (a visible key, or 0 for the rendered tokens themselves).
+    """
+
+    text: bytes
+    extensions: Extension = Extension(0)
+
+    @property
+    def label(self) -> str:
+        """The kind of text in log lines, as a header has it."""
+        if self.extensions & Extension.RESPONSES_VISIBLE:
+            return "responses-visible"
+        return "thinking-visible" if self.extensions & Extension.THINKING_VISIBLE else "token-text"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a state is not written. `already_stored`: the file is there, so nothing is missing."""
+
+    why: str
+    already_stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What became of a save.
+
+    `stored`: the state is on disk, or on its way to it; else `why` says what spoke against it. `bytes` is what is
+    written for it: 0 if the file was there already.
+    """
+
+    stored: bool
+    why: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A session now holds the state of `file`: its `tokens`, and the key `text`, which the prompt begins with."""
+
+    tokens: list[int]
+    file: CacheFile
+    text: bytes
+    tool_map: dict[str, bytes]
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMap:
+    """Tool calls that a file remembers: the sampled block of each id, and the key text that they stand in."""
+
+    text: bytes
+    calls: dict[str, bytes] = field(default_factory=dict)
