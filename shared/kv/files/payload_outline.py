@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import starmap
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -77,8 +78,8 @@ class PayloadOutline:
 def read_outline(file: Readable, payload_bytes: int) -> PayloadOutline:
     """Read the outline of a payload of `payload_bytes`; `file` then stands at the first tensor.
 
-    Raises PayloadDamaged when the bytes contradict each other, and plain PayloadError when they are no payload
-    of a version that is known.
+    Raises PayloadDamaged when the bytes contradict each other, and plain PayloadError when they are no
+    payload of a version that is known.
     """
     words = _read_words(file, payload_bytes)
     tokens = _integers(file, words.tokens)
@@ -93,7 +94,7 @@ def read_outline(file: Readable, payload_bytes: int) -> PayloadOutline:
         for layer, (rows, index_rows) in enumerate(zip(compressed, index, strict=True))
     ]
     told = _complete_by_size(ratios, words, tensor_bytes)
-    layers = tuple(map(LayerRows, told, compressed, index, strict=True))
+    layers = tuple(starmap(LayerRows, zip(told, compressed, index, strict=True)))
     return PayloadOutline(words, tokens, layers, tensor_bytes)
 
 
@@ -208,7 +209,7 @@ def _pieces(file: Readable, count: int) -> Iterator[bytes]:
 
 def ratio_counts(layers: Sequence[LayerRows]) -> dict[int | None, int]:
     """How many layers have which ratio, known ones first."""
-    counts: dict[int | None, int] = {ratio: 0 for ratio in (*RATIOS, None)}
+    counts: dict[int | None, int] = dict.fromkeys((*RATIOS, None), 0)
     for layer in layers:
         counts[layer.ratio] += 1
     return {ratio: count for ratio, count in counts.items() if count}
