@@ -1,0 +1,84 @@
+"""A file that takes another's place all at once, or not at all. Spec: kv §3, §11.
+
+Owns the temporary's name, the flushing and the renaming. Must not know what is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+
+def temporary_path(path: Path) -> Path:
+    """Where this process builds the file that is to become `path`."""
+    return path.with_name(f"{path.name}.tmp.{os.getpid()}")
+
+
+class Replacement:
+    """`with Replacement(path) as new: new.file.write(...); new.commit()`. Without a commit nothing happened.
+
+    Raises OSError, as the file system has it; the temporary is then gone.
+    """
+
+    file: BinaryIO
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self._path = path
+        self._temporary = temporary_path(path)
+        self._durable = durable
+        self._committed = False
+
+    def __enter__(self) -> Self:
+        # A leftover can only be our own: of a process that had our id and died.
+        with contextlib.suppress(FileNotFoundError):
+            self._temporary.unlink()
+        fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self.file = os.fdopen(fd, "wb", buffering=1 << 20)
+        return self
+
+    def commit(self) -> None:
+        """Let the new file be seen. When durable it is on the disk before it is, and so is its name after."""
+        self.file.flush()
+        if self._durable:
+            _flush_to_disk(self.file.fileno())
+        self._temporary.replace(self._path)
+        self._committed = True
+        if self._durable:
+            _flush_directory(self._path.parent)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._committed:
+                self.file.close()
+            else:
+                # Closing flushes, which fails once more on a full disk.
+                with contextlib.suppress(OSError):
+                    self.file.close()
+        finally:
+            if not self._committed:
+                with contextlib.suppress(FileNotFoundError):
+                    self._temporary.unlink()
+
+
+def _flush_to_disk(fd: int) -> None:
+    # On macOS fsync stops at the drive's own cache; not every file system there knows the full flush.
+    full_flush = getattr(fcntl, "F_FULLFSYNC", None)
+    if full_flush is not None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, full_flush)
+            return
+    os.fsync(fd)
+
+
+def _flush_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
