@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +40,7 @@ def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say
     say_plan = say_plan or say
     if backend == "scripted":
         scripted = _open_scripted(options)
-        say_plan(plan_line(scripted.memory_plan(options.context), backend))
+        say_plan(plan_line(_for_all_sessions(scripted.memory_plan(options.context), options), backend))
         return scripted
     if reason := why_unavailable(backend):
         raise BackendUnavailable(reason)
@@ -47,6 +48,7 @@ def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say
     if choice.note:
         say(choice.note)
     shape, plan = plan_of_file(backend, choice.path, options.context, options.prefill_chunk)
+    plan = _for_all_sessions(plan, options)
     say_plan(plan_line(plan, backend))
     check_fits(shape, plan, memory_budget(options.simulate_memory), options.prefill_chunk)
     hold_instance_lock(choice.path.stat().st_size)
@@ -68,6 +70,10 @@ def plan_of_file(
         from shared.model.reference_engine import plan
     with open_model(path) as model:
         return model.shape, plan(model, context, prefill_chunk)
+
+
+def _for_all_sessions(plan: MemoryPlan, options: EngineOptions) -> MemoryPlan:
+    return replace(plan, sessions=options.sessions, checkpoints=options.checkpoint_bytes)
 
 
 def open_tokenizer(options: EngineOptions, *, say: Say | None = None) -> Tokenizer:

@@ -5,9 +5,7 @@ An option leaves this table when its feature arrives. Knows no command.
 
 from __future__ import annotations
 
-_DISK_STORE = "prompt states are not kept on disk in this version; it arrives with the disk store"
 _RESUME = "conversations are not kept after the end in this version; it arrives with the disk store"
-_SESSIONS = "this version serves one conversation at a time"
 _STREAMING = "experts are not streamed from disk in this version: the whole model must fit in memory"
 _IMAGES = "images are not part of this version"
 _STEERING = "directional steering is not part of this version"
@@ -18,11 +16,7 @@ _SELF_TESTS = "backends are compared by the test suite, not by a flag"
 
 REFUSED: dict[str, str] = {
     "--server": "use `ds4 serve`",
-    "--kv-disk-dir": _DISK_STORE,
-    "--kv-disk-space-mb": _DISK_STORE,
-    "--no-kv-disk": "there is nothing to turn off: " + _DISK_STORE,
     "--resume": _RESUME,
-    "--sessions": _SESSIONS,
     "--ssd-streaming": _STREAMING,
     "--ssd-streaming-cache-experts": _STREAMING,
     "--vision": _IMAGES,

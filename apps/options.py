@@ -273,8 +273,9 @@ EffortOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What `apps.backend.open_engine` needs to know. `context` is only used to check that a session of
-    that size fits in memory before anything is allocated."""
+    """What `apps.backend.open_engine` needs to know. `context`, `sessions` and `checkpoint_bytes` are only
+    used to check that so many sessions of that size, and the points that they can go back to, fit in memory
+    before anything is allocated."""
 
     model: Path | None = None
     backend: BackendName = "auto"
@@ -290,6 +291,8 @@ class EngineOptions:
     power: int = DEFAULT_POWER
     activation: ActivationName = "kv"
     dense_index_rows: int = 0
+    sessions: int = 1
+    checkpoint_bytes: int = 0
 
 
 def check_seed(seed: int | None) -> None:

@@ -12,8 +12,14 @@ def plan_line(plan: MemoryPlan, backend: str) -> str:
     return (
         f"weights {plan.weights / MIB:.2f} MiB, context buffers {plan.context_buffers / MIB:.2f} MiB "
         f"(ctx={plan.context}, backend={backend}, prefill_chunk={plan.prefill_chunk}, "
-        f"raw_kv_rows={plan.raw_rows}, compressed_kv_rows={plan.compressed_rows})"
+        f"raw_kv_rows={plan.raw_rows}, compressed_kv_rows={plan.compressed_rows}{_more(plan)})"
     )
+
+
+def _more(plan: MemoryPlan) -> str:
+    """What only some programs have: several sessions, points to go back to."""
+    sessions = f", sessions={plan.sessions}" if plan.sessions > 1 else ""
+    return sessions + (f", checkpoints={plan.checkpoints / MIB:.0f} MiB" if plan.checkpoints else "")
 
 
 def thinking_line(engine: Engine, effort: Effort) -> str:

@@ -53,7 +53,8 @@ class Mark(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes an engine needs for one session of `context` tokens (spec: model §5.1)."""
+    """Bytes an engine needs for `sessions` of `context` tokens each (spec: model §5.1). Scratch memory serves
+    one at a time; `checkpoints` bytes hold the points that sessions can go back to."""
 
     context: int
     weights: int
@@ -64,10 +65,12 @@ class MemoryPlan:
     compressed_rows: int
     prefill_chunk: int
     attention_row_bytes: int = 2  # of one number of a compressed attention row: 2 as float16, 4 as float32
+    sessions: int = 1
+    checkpoints: int = 0
 
     @property
     def context_buffers(self) -> int:
-        return self.raw + self.compressed + self.scratch
+        return self.sessions * (self.raw + self.compressed) + self.scratch + self.checkpoints
 
     @property
     def total(self) -> int:

@@ -32,11 +32,36 @@ from apps.options import (
     WarmWeightsOption,
     requested_effort,
 )
-from apps.serve.settings import DEFAULT_MAX_TOKENS, DEFAULT_PORT, DEFAULT_TOOL_MEMORY, ServerSettings
+from apps.serve.kv_options import (
+    DEFAULT_SPACE_MB,
+    MIB,
+    AlignOption,
+    CheckpointOption,
+    ColdMaxOption,
+    ContinuedOption,
+    DiskDirOption,
+    DiskSpaceOption,
+    MinTokensOption,
+    NoDiskOption,
+    NoSyncOption,
+    RejectQuantOption,
+    SessionsOption,
+    TrimOption,
+    disk_settings,
+)
+from apps.serve.settings import (
+    DEFAULT_CHECKPOINT_BYTES,
+    DEFAULT_MAX_TOKENS,
+    DEFAULT_PORT,
+    DEFAULT_TOOL_MEMORY,
+    ServerSettings,
+)
 from apps.threads import limit_threads
 from shared.errors import UsageError
+from shared.kv.store.policy import StoreSettings
 
 _SERVER = "Server"
+_STORE = StoreSettings()
 
 HostOption = Annotated[
     str,
@@ -132,12 +157,36 @@ def serve(
     control_tokens_in_content: ControlTokensOption = False,
     disable_exact_dsml_tool_replay: ExactReplayOption = False,
     tool_memory_max_ids: ToolMemoryOption = DEFAULT_TOOL_MEMORY,
+    sessions: SessionsOption = 1,
+    kv_checkpoint_mb: CheckpointOption = DEFAULT_CHECKPOINT_BYTES // MIB,
+    kv_disk_dir: DiskDirOption = None,
+    no_kv_disk: NoDiskOption = False,
+    kv_disk_space_mb: DiskSpaceOption = DEFAULT_SPACE_MB,
+    kv_cache_min_tokens: MinTokensOption = _STORE.min_tokens,
+    kv_cache_cold_max_tokens: ColdMaxOption = _STORE.cold_max_tokens,
+    kv_cache_continued_interval_tokens: ContinuedOption = _STORE.continued_interval,
+    kv_cache_boundary_trim_tokens: TrimOption = _STORE.trim_tokens,
+    kv_cache_boundary_align_tokens: AlignOption = _STORE.align_tokens,
+    kv_cache_reject_different_quant: RejectQuantOption = False,
+    kv_no_fsync: NoSyncOption = False,
 ) -> None:
     """Serve the HTTP API for clients and agents."""
     limit_threads(threads)
     if chdir is not None:
         _change_directory(chdir)
     chosen = requested_effort(think, think_max, nothink, effort)
+    disk = disk_settings(
+        kv_disk_dir,
+        no_kv_disk,
+        kv_disk_space_mb,
+        kv_cache_min_tokens,
+        kv_cache_cold_max_tokens,
+        kv_cache_continued_interval_tokens,
+        kv_cache_boundary_trim_tokens,
+        kv_cache_boundary_align_tokens,
+        kv_cache_reject_different_quant,
+        kv_no_fsync,
+    )
 
     from apps.serve.start import serve_until_stopped
 
@@ -154,6 +203,8 @@ def serve(
         warm_weights=warm_weights,
         threads=threads,
         power=power,
+        sessions=sessions,
+        checkpoint_bytes=kv_checkpoint_mb * MIB,
     )
     settings = ServerSettings(
         max_tokens=tokens,
@@ -163,6 +214,9 @@ def serve(
         control_tokens_in_content=control_tokens_in_content,
         exact_replay=not disable_exact_dsml_tool_replay,
         tool_memory_ids=tool_memory_max_ids,
+        sessions=sessions,
+        checkpoint_bytes=kv_checkpoint_mb * MIB,
+        disk=disk,
     )
     serve_until_stopped(options, settings, host, port, trace_path=trace)
 

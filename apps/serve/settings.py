@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from shared.kv.store.policy import StoreSettings
 from shared.text.effort import Effort
 
 DEFAULT_PORT = 8000
 DEFAULT_MAX_TOKENS = 393_216
 DEFAULT_TOOL_MEMORY = 100_000
+DEFAULT_CHECKPOINT_BYTES = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,17 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskSettings:
+    """A disk store of prompt states. `directory` None: the model's own folder in the user's cache."""
+
+    directory: Path | None = None
+    store: StoreSettings = field(default_factory=StoreSettings)
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How requests are answered. `max_tokens` is the budget of a request that names none."""
+    """How requests are answered. `max_tokens` is the budget of a request that names none. `sessions` live
+    conversations share `checkpoint_bytes` of memory to go back in; without `disk` nothing is stored."""
 
     max_tokens: int = DEFAULT_MAX_TOKENS
     thinking: bool = True
@@ -52,5 +64,8 @@ class ServerSettings:
     control_tokens_in_content: bool = False
     exact_replay: bool = True
     tool_memory_ids: int = DEFAULT_TOOL_MEMORY
+    sessions: int = 1
+    checkpoint_bytes: int = DEFAULT_CHECKPOINT_BYTES
+    disk: DiskSettings | None = None
     limits: Limits = field(default_factory=Limits)
     timing: Timing = field(default_factory=Timing)

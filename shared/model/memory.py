@@ -5,6 +5,8 @@ Arithmetic on a shape and a context size; allocates nothing and knows no backend
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shared.model.shape import ModelShape
 from shared.session import MemoryPlan
 
@@ -72,8 +74,11 @@ def largest_context(
     weights: int,
     prefill_chunk: int = DEFAULT_PREFILL_CHUNK,
     attention_row_bytes: int = 2,
+    sessions: int = 1,
+    checkpoints: int = 0,
 ) -> int:
-    """The largest context up to `limit` whose plan fits `budget` bytes; 0 when none does."""
+    """The largest context up to `limit` of which `sessions`, and `checkpoints` bytes, fit `budget` bytes; 0
+    when none does."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -84,7 +89,7 @@ def largest_context(
             prefill_chunk=prefill_chunk,
             attention_row_bytes=attention_row_bytes,
         )
-        if plan.total <= budget:
+        if replace(plan, sessions=sessions, checkpoints=checkpoints).total <= budget:
             low = middle
         else:
             high = middle - 1
@@ -98,8 +103,11 @@ def refusal(shape: ModelShape, plan: MemoryPlan, budget: int, *, prefill_chunk: 
     """
     if plan.total <= budget:
         return None
+    wish = f"a context of {plan.context} tokens needs"
+    if plan.sessions > 1:
+        wish = f"{plan.sessions} sessions of {plan.context} tokens need"
     needed = (
-        f"a context of {plan.context} tokens needs {_gib(plan.total)} ({_gib(plan.weights)} of weights and "
+        f"{wish} {_gib(plan.total)} ({_gib(plan.weights)} of weights and "
         f"{_gib(plan.context_buffers)} of context) but {_gib(budget)} are available"
     )
     fitting = largest_context(
@@ -109,11 +117,15 @@ def refusal(shape: ModelShape, plan: MemoryPlan, budget: int, *, prefill_chunk: 
         weights=plan.weights,
         prefill_chunk=prefill_chunk,
         attention_row_bytes=plan.attention_row_bytes,
+        sessions=plan.sessions,
+        checkpoints=plan.checkpoints,
     )
     if fitting >= _RING_STEP:
         return f"{needed}: use --ctx {fitting // _RING_STEP * _RING_STEP}"
     if fitting:
         return f"{needed}: use --ctx {fitting}"
+    if plan.checkpoints and plan.weights < budget:
+        return f"{needed}: lower --kv-checkpoint-mb"
     return f"{needed}: the weights alone leave no room for a context; a smaller quantisation is needed"
 
 

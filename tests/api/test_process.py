@@ -49,10 +49,12 @@ class _Process:
 
 
 def _arguments(tmp_path: Path, script: dict[str, Any], *more: str) -> list[str]:
+    """A command line; it stores nothing unless `more` says where."""
     path = tmp_path / "script.json"
     path.write_text(json.dumps(script))
     serve = [sys.executable, "-m", "apps.cli", "serve", "--backend", "scripted", "--script", str(path)]
-    return [*serve, *more]
+    store = [] if any(word.startswith("--kv-disk-dir") for word in more) else ["--no-kv-disk"]
+    return [*serve, *store, *more]
 
 
 @contextmanager

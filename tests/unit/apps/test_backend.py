@@ -1,5 +1,7 @@
 """Which backend is opened, and what is said when one cannot be."""
 
+from pathlib import Path
+
 import pytest
 
 from apps import backend
@@ -107,3 +109,19 @@ def test_the_plan_is_told_before_it_is_refused() -> None:
         open_engine(options, say=said.append)
     assert len(said) == 1
     assert said[0].startswith("weights 9.49 MiB, context buffers ")
+
+
+def test_the_plan_counts_all_sessions(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = EngineOptions(
+        script=script_file(tmp_path, turn("x")), context=1 << 20, sessions=2, checkpoint_bytes=3 << 20
+    )
+    open_engine(options, say=said.append)
+    assert "context buffers 11.00 MiB" in said[0]
+    assert said[0].endswith("sessions=2, checkpoints=3 MiB)")
+    with pytest.raises(NotEnoughMemory, match=r"^4 sessions of"):
+        open_engine(
+            EngineOptions(
+                model=tiny_q2(), backend="reference", context=100_000, sessions=4, simulate_memory="256MB"
+            )
+        )

@@ -1,5 +1,7 @@
 """A plan that does not fit is refused before anything is allocated, with the flag that would fit."""
 
+from dataclasses import replace
+
 import pytest
 
 from apps.backend import plan_of_file
@@ -52,3 +54,22 @@ def test_the_prefill_chunk_counts():
     small = plan_of_file("reference", tiny_q2(), 32768, 256)[1]
     assert (whole.prefill_chunk, small.prefill_chunk) == (32768, 256)
     assert small.scratch < whole.scratch
+
+
+def test_sessions_and_checkpoints_count() -> None:
+    shape, one = plan_of_file("reference", tiny_q2(), 32768, None)
+    plan = replace(one, sessions=3, checkpoints=GIB // 2)
+    assert plan.total == one.total + 2 * (one.raw + one.compressed) + GIB // 2
+    check_fits(shape, plan, plan.total, None)
+    with pytest.raises(
+        NotEnoughMemory, match=r"^3 sessions of 32768 tokens need .* use --ctx \d+$"
+    ) as refused:
+        check_fits(shape, plan, plan.total - 1, None)
+    fitting = int(str(refused.value).rsplit(maxsplit=1)[-1])
+    for context, fits in ((fitting, True), (fitting + 256, False)):
+        there = replace(
+            plan_of_file("reference", tiny_q2(), context, None)[1], sessions=3, checkpoints=GIB // 2
+        )
+        assert (there.total <= plan.total - 1) is fits
+    with pytest.raises(NotEnoughMemory, match=r"lower --kv-checkpoint-mb$"):
+        check_fits(shape, plan, GIB // 2, None)
