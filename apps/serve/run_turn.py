@@ -16,11 +16,11 @@ from apps.serve.live_match import LiveMatch
 from apps.serve.log import ServerLog, describe
 from apps.serve.retry import retry_suffix
 from apps.serve.slot import EffectivePrompt, LiveSlot
-from apps.serve.tool_memory import ToolMemory
 from apps.serve.trace import ServerTrace
 from apps.serve.turn_log import TurnLog
 from shared.errors import Cancelled, ContextFullError, Ds4Error
 from shared.generate import Generation
+from shared.kv.live.tool_memory import ToolMemory
 from shared.power import PowerGovernor
 from shared.session import Synced
 from shared.text.tokenizer import Tokenizer

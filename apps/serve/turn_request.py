@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.serve.settings import ServerSettings
-from apps.serve.tool_memory import ReplayCounts, ToolMemory
 from shared.errors import ContextFullError
 from shared.generate import GenerationSettings
+from shared.kv.live.tool_memory import ReplayCounts, ToolMemory
 from shared.text.effort import Effort
 from shared.text.messages import Message, ToolSet
 from shared.text.segments import Segment

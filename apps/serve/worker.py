@@ -16,9 +16,9 @@ from apps.serve.log import ServerLog, describe
 from apps.serve.run_turn import TurnTools, run_turn
 from apps.serve.settings import ServerSettings
 from apps.serve.slot import LiveSlot
-from apps.serve.tool_memory import ToolMemory
 from apps.serve.trace import ServerTrace
 from apps.serve.turn_request import ModelFacts
+from shared.kv.live.tool_memory import ToolMemory
 from shared.session import Engine
 
 _MODEL_IDS = {0: "deepseek-v4-flash", 1: "deepseek-v4-pro"}

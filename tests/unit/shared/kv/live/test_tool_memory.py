@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.serve.tool_memory import ReplayCounts, ToolMemory
+from shared.kv.live.tool_memory import ReplayCounts, ToolMemory
 from shared.text.messages import Message, ToolCall
 
 
