@@ -37,6 +37,10 @@ class WindowMark:
     windows: list[WindowCopy]
     valid: bool = True
 
+    @property
+    def nbytes(self) -> int:
+        return self.logits.nbytes + sum(window.nbytes for window in self.windows)
+
 
 @dataclass(slots=True)
 class _Timeline:

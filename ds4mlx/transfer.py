@@ -25,6 +25,10 @@ class WindowCopy:
     raw: Array
     frontier: Array | None
 
+    @property
+    def nbytes(self) -> int:
+        return self.raw.nbytes + (0 if self.frontier is None else self.frontier.nbytes)
+
 
 def copy_windows(state: State) -> list[WindowCopy]:
     return [

@@ -50,6 +50,11 @@ class Mark(Protocol):
     @property
     def position(self) -> int: ...
 
+    @property
+    def nbytes(self) -> int:
+        """Host memory that the mark holds, in bytes."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:

@@ -50,6 +50,10 @@ class ReferenceMark:
     def position(self) -> int:
         return self.past.position
 
+    @property
+    def nbytes(self) -> int:
+        return self.logits.nbytes + self.past.nbytes
+
 
 class ReferenceSession:
     """The `Session` protocol; every value it returns is computed at once."""

@@ -45,6 +45,11 @@ class _LayerPast(NamedTuple):
     frontier: Frontier | None
     index_frontier: Frontier | None
 
+    @property
+    def nbytes(self) -> int:
+        frontiers = [frontier for frontier in (self.frontier, self.index_frontier) if frontier is not None]
+        return self.raw.nbytes + sum(array.nbytes for frontier in frontiers for array in frontier)
+
 
 @dataclass(frozen=True, slots=True)
 class Past:
@@ -52,6 +57,12 @@ class Past:
 
     position: int
     layers: tuple[_LayerPast, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copies. A frontier counts even while the live state still shares it: it will be
+        replaced there, not here."""
+        return sum(layer.nbytes for layer in self.layers)
 
 
 class LayerCache:

@@ -30,6 +30,7 @@ class ScriptedMark:
 
     position: int
     place: Place
+    nbytes: int  # what the script says a snapshot costs beside its tokens: a mark copies just that
 
 
 class ScriptedSession:
@@ -142,7 +143,7 @@ class ScriptedSession:
 
     def mark(self) -> ScriptedMark:
         self._require_state()
-        mark = ScriptedMark(len(self._tokens), self._playback.place)
+        mark = ScriptedMark(len(self._tokens), self._playback.place, self._engine.script.snapshot.fixed_bytes)
         self._marks.add(mark)
         self._note("mark", mark.position)
         return mark

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shared.errors import PayloadError, SessionInvalid
+from shared.kv.payload import HEADER_WORDS
 from tests.support.golden import GOLDEN, golden_arrays, golden_json, golden_logits
 from tests.support.limits import LONG_LIMITS, differences
 
@@ -75,6 +76,13 @@ def test_rewind_is_bit_exact(position: int) -> None:
     fresh = synced(position)
     fresh.sync(TOKENS[: position + 140])
     assert session.snapshot() == fresh.snapshot()
+
+
+def test_a_mark_tells_what_it_holds() -> None:
+    session = synced(3)
+    ids_and_counts = 4 * (HEADER_WORDS + 3) + 8 * engine().shape.layer_count
+    # Three tokens have no compressed row yet: all else of a payload is what later steps overwrite.
+    assert session.mark().nbytes == session.payload_bytes() - ids_and_counts
 
 
 def test_marks_end_with_their_past() -> None:

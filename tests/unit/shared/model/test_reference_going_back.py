@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shared.errors import PayloadError, SessionInvalid
+from shared.kv.payload import HEADER_WORDS
 from shared.model.reference_engine import ReferenceEngine
 from shared.model.reference_session import ReferenceSession
 from shared.sampling import GREEDY, Sampling
@@ -78,6 +79,15 @@ class TestMarks:
             session.submit(4)
             session.rewind(mark)
             assert session.snapshot() == before
+
+    def test_a_mark_tells_what_it_holds(self, session: ReferenceSession, engine: ReferenceEngine) -> None:
+        shape, length = engine.shape, engine.shape.window
+        session.sync(TOKENS[:length])
+        rows = [4 * (length // ratio) * shape.head_dim for ratio in shape.compress_ratios if ratio]
+        rows += [4 * (length // 4) * shape.index_dim for ratio in shape.compress_ratios if ratio == 4]
+        ids_and_counts = 4 * (HEADER_WORDS + length) + 8 * shape.layer_count
+        # Of a payload with a full window all but the compressed rows is what later steps overwrite.
+        assert session.mark().nbytes == session.payload_bytes() - ids_and_counts - sum(rows)
 
     def test_a_later_mark_is_stale_after_going_behind_it(self, session: ReferenceSession) -> None:
         session.sync(TOKENS[:10])

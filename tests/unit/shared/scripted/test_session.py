@@ -282,6 +282,12 @@ def test_rewind_returns_to_marks_of_this_timeline_only() -> None:
         live.rewind(other.mark())
 
 
+def test_a_mark_holds_what_a_snapshot_holds_beside_its_tokens() -> None:
+    live = session(snapshot={"fixed_bytes": 700, "bytes_per_token": 3})
+    live.sync(PROMPT)
+    assert live.mark().nbytes == 700
+
+
 def test_undo_behind_a_mark_ends_it() -> None:
     live = session(["a"])
     live.sync(PROMPT)
