@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class ModelIdentity:
     """The model whose states are saved.
 
-    `model_id` (0 Flash, 1 PRO) and `quant_bits` (2 or 4) stand in every file's header; `fingerprint`, hex, tells
-    weights files apart, which no header does; `name` is for people.
+    `model_id` (0 Flash, 1 PRO) and `quant_bits` (2 or 4) stand in every file's header; `fingerprint`, hex,
+    tells weights files apart, which no header does; `name` is for people.
     """
 
     model_id: int

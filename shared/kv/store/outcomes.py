@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from shared.kv.files.cache_file import CacheFile
 from shared.kv.files.header import Extension
+
+NO_EXTENSIONS: Final = Extension(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +19,7 @@ class Key:
     """
 
     text: bytes
-    extensions: Extension = Extension(0)
-
-    @property
-    def label(self) -> str:
-        """The kind of text in log lines, as a header has it."""
-        if self.extensions & Extension.RESPONSES_VISIBLE:
-            return "responses-visible"
-        return "thinking-visible" if self.extensions & Extension.THINKING_VISIBLE else "token-text"
+    extensions: Extension = NO_EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,8 @@ class Refusal:
 class Saved:
     """What became of a save.
 
-    `stored`: the state is on disk, or on its way to it; else `why` says what spoke against it. `bytes` is what is
-    written for it: 0 if the file was there already.
+    `stored`: the state is on disk, or on its way to it; `why` says why it is not, or why nothing had to be
+    written. `bytes` is what is written for it: 0 if the file was there already.
     """
 
     stored: bool
@@ -49,7 +45,10 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A session now holds the state of `file`: its `tokens`, and the key `text`, which the prompt begins with."""
+    """A session now holds the state of `file`: its `tokens`, and the key `text` that begins the prompt.
+
+    `tool_map` has the sampled block of each tool call in the text that the file remembers.
+    """
 
     tokens: list[int]
     file: CacheFile
