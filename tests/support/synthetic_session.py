@@ -64,6 +64,7 @@ class SyntheticSession:
 
     def __init__(self, context: int = 512, shape: ModelShape = SMALL) -> None:
         self.context = context
+        self.shape = shape
         self._layout = PayloadLayout(shape, context, min(context, shape.window), context)
         self._state: SessionState | None = None
 
@@ -83,19 +84,19 @@ class SyntheticSession:
 
     def become(self, tokens: Sequence[int]) -> SyntheticSession:
         """Take the state that belongs to `tokens`."""
-        self._state = state_of(tokens, self._layout.shape, self.context)
+        self._state = state_of(tokens, self.shape, self.context)
         return self
 
     def is_genuine(self) -> bool:
         """Whether every number is what the tokens call for."""
-        expected = state_of(self.tokens, self._layout.shape, self.context)
+        expected = state_of(self.tokens, self.shape, self.context)
         return _arrays_equal(self.state, expected)
 
     def logits(self) -> npt.NDArray[np.float32]:
         return self.state.logits.copy()
 
     def payload_bytes(self) -> int:
-        return payload_size(self._layout.shape, self.position, self.context)
+        return payload_size(self.shape, self.position, self.context)
 
     def save(self, file: BinaryIO) -> int:
         return write_payload(file, self.state, self._layout)
