@@ -1,7 +1,8 @@
 """The payload codec: a session's state as the bytes that cache files and snapshots hold.
 
 Byte-compatible with the C engine's DSV4 version 2 payload, in both directions. Everything is little endian;
-every count is checked before anything is allocated from it. Spec: kv §2.
+every count is checked before anything is allocated from it. Spec: kv §2. What no session could load is
+PayloadDamaged, what only this one cannot is a plain PayloadError.
 Must not know: file headers, stores, policies, backends.
 """
 
@@ -9,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.errors import PayloadError
+from shared.errors import PayloadDamaged, PayloadError
 from shared.model.shape import ModelShape
 
 Array = npt.NDArray[np.float32]
+_Number = TypeVar("_Number", bound=np.generic)
 
 MAGIC = 0x34565344
 VERSION = 2
@@ -70,6 +72,13 @@ class PayloadLayout:
         return self.context // 4 + 2
 
 
+@runtime_checkable
+class SizedStream(Protocol):
+    """A file that knows how many bytes it still has; what is announced beyond them is not believed."""
+
+    remaining: int
+
+
 class _Section(NamedTuple):
     field: str
     rows: int
@@ -90,16 +99,17 @@ def payload_size(shape: ModelShape, tokens: int, context: int) -> int:
 def write_payload(file: BinaryIO, state: SessionState, layout: PayloadLayout) -> int:
     """Write `state` and return the bytes written (always `payload_size`).
 
-    Raises ValueError when an array of `state` does not have the shape that its tokens call for.
+    `file.write` is given views of the state's own arrays, which are only good during the call. Raises
+    ValueError when an array of `state` does not have the shape that its tokens call for.
     """
     shape, tokens = layout.shape, len(state.tokens)
     written = 0
 
     def put(values: npt.ArrayLike, kind: str) -> None:
         nonlocal written
-        content = np.ascontiguousarray(values, dtype=kind).tobytes()
-        file.write(content)
-        written += len(content)
+        content = np.ascontiguousarray(values, dtype=kind)
+        file.write(_bytes_of(content))
+        written += content.nbytes
 
     put(_header(layout, tokens), "<u4")
     put(state.tokens, "<u4")
@@ -120,23 +130,24 @@ def write_payload(file: BinaryIO, state: SessionState, layout: PayloadLayout) ->
 def read_payload(file: BinaryIO, payload_bytes: int, layout: PayloadLayout) -> SessionState:
     """Read a payload of exactly `payload_bytes` for a session of `layout`.
 
-    Raises PayloadError for anything that does not fit; the file position is then undefined. Allocates no more
-    than the payload's own size, and only after every count has been checked. Spec: kv §2.4.
+    Raises PayloadDamaged for what fits no session and PayloadError for what does not fit this one; the file
+    position is then undefined. Every count is checked before it is allocated from, and nothing is allocated
+    beyond the announced size, nor beyond what a `SizedStream` still has. Spec: kv §2.4.
     """
     shape, reader = layout.shape, _Reader(file, payload_bytes)
     tokens = _check_header([int(word) for word in reader.words(HEADER_WORDS)], layout)
+    expected = payload_size(shape, tokens, layout.context)
+    if payload_bytes > expected:
+        raise PayloadDamaged(
+            f"the saved session has {payload_bytes - expected} bytes too many: the file is damaged"
+        )
+    reader.require(expected - 4 * HEADER_WORDS)
     ids = reader.words(tokens)
     if ids.size and int(ids.max()) >= shape.vocabulary_size:
-        raise PayloadError("the saved session is damaged: it holds a token outside the vocabulary")
+        raise PayloadDamaged("the saved session is damaged: it holds a token outside the vocabulary")
     logits = reader.floats(1, shape.vocabulary_size)[0]
     _check_counts("compressed", reader.words(shape.layer_count), _compressed_rows, tokens, layout)
     _check_counts("indexer", reader.words(shape.layer_count), _index_rows, tokens, layout)
-    expected = payload_size(shape, tokens, layout.context)
-    if payload_bytes > expected:
-        raise PayloadError(
-            f"the saved session has {payload_bytes - expected} bytes too many: the file is damaged"
-        )
-    reader.require(expected - (payload_bytes - reader.remaining))
     layers = []
     for ratio in shape.compress_ratios:
         parts = {
@@ -176,7 +187,15 @@ def _sections(shape: ModelShape, ratio: int, tokens: int, window: int) -> Iterat
 
 
 def _with_finite_scores(field: str, rows: Array) -> Array:
-    return np.where(np.isneginf(rows), NO_SCORE, rows) if field.endswith("_score") else rows
+    if not field.endswith("_score"):
+        return rows
+    lost = rows == -np.inf
+    return np.where(lost, NO_SCORE, rows) if lost.any() else rows
+
+
+def _bytes_of(array: npt.NDArray[np.generic]) -> memoryview:
+    """The bytes of a contiguous array, not copied."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _header(layout: PayloadLayout, tokens: int) -> list[int]:
@@ -202,21 +221,28 @@ def _check_header(words: list[int], layout: PayloadLayout) -> int:
     """The token count, after every header word was found to fit this session."""
     magic, version, context, _, raw_capacity, window, compressed_capacity, tokens, *sizes, raw_rows = words
     shape = layout.shape
-    if (magic, version) != (MAGIC, VERSION):
+    if magic != MAGIC:
+        raise PayloadDamaged("the saved session is damaged: it does not begin like one")
+    if version != VERSION:
         raise PayloadError(f"unsupported payload version {version}: only version {VERSION} can be resumed")
+    if sizes != [shape.layer_count, shape.head_dim, shape.index_dim, shape.vocabulary_size]:
+        raise PayloadError("the saved session was written for another model layout")
+    if tokens == 0 or tokens > context or raw_capacity == 0:
+        raise PayloadDamaged("the saved session is damaged: it holds no tokens, or more than its own context")
+    if raw_rows != min(tokens, window) or raw_rows > raw_capacity:
+        raise PayloadDamaged("the saved session is damaged: its window rows do not fit its token count")
+    rows = max(_compressed_rows(ratio, tokens) for ratio in shape.compress_ratios)
+    if rows > compressed_capacity:
+        raise PayloadDamaged("the saved session is damaged: it holds more compressed rows than its own cache")
     if context > layout.context or tokens >= layout.context:
         raise PayloadError(
             f"the saved session ({tokens} tokens, context {context}) does not fit the current context of "
             f"{layout.context}: raise --ctx"
         )
-    if sizes != [shape.layer_count, shape.head_dim, shape.index_dim, shape.vocabulary_size]:
-        raise PayloadError("the saved session was written for another model layout")
     if window != layout.window:
         raise PayloadError(f"the saved session has a window of {window} rows, this one {layout.window}")
-    if raw_rows != min(tokens, window) or not raw_rows <= min(raw_capacity, layout.raw_capacity):
-        raise PayloadError("the saved session is damaged: its window rows do not fit its token count")
-    if raw_capacity == 0 or tokens == 0:
-        raise PayloadError("the saved session is damaged: it holds no tokens or no window rows")
+    if raw_rows > layout.raw_capacity:
+        raise PayloadError(f"the saved session has {raw_rows} window rows, this one {layout.raw_capacity}")
     if compressed_capacity > layout.compressed_capacity:
         raise PayloadError("the saved session has a larger compressed cache than this context: raise --ctx")
     return tokens
@@ -231,36 +257,43 @@ def _check_counts(
 ) -> None:
     expected = [rows(ratio, tokens) for ratio in layout.shape.compress_ratios]
     if counts.tolist() != expected:
-        raise PayloadError(f"the saved session is damaged: bad {kind} row count")
+        raise PayloadDamaged(f"the saved session is damaged: bad {kind} row count")
 
 
 class _Reader:
-    """Reads from `file`, never past the announced size, in bounded pieces into preallocated arrays."""
+    """Reads from `file`, never past the announced size, in bounded pieces into the arrays themselves."""
 
     def __init__(self, file: BinaryIO, payload_bytes: int) -> None:
         self._file = file
-        self.remaining = payload_bytes
+        self._remaining = payload_bytes
 
     def require(self, count: int) -> None:
-        if count > self.remaining:
-            raise PayloadError("the saved session is cut off: its payload is truncated")
+        """Raises PayloadDamaged unless `count` bytes more were announced, and can be there."""
+        left = self._file.remaining if isinstance(self._file, SizedStream) else count
+        if count > min(self._remaining, left):
+            raise PayloadDamaged("the saved session is cut off: its payload is truncated")
 
     def words(self, count: int) -> npt.NDArray[np.uint32]:
-        return np.frombuffer(self._take(4 * count), "<u4").astype(np.uint32, copy=False)
+        return self._fill(np.empty(count, "<u4")).astype(np.uint32, copy=False)
 
     def floats(self, rows: int, columns: int) -> Array:
-        values = np.frombuffer(self._take(4 * rows * columns), "<f4")
-        return values.astype(np.float32, copy=False).reshape(rows, columns)
+        return self._fill(np.empty((rows, columns), "<f4")).astype(np.float32, copy=False)
 
-    def _take(self, count: int) -> bytearray:
-        self.require(count)
-        content = bytearray(count)
-        view, filled = memoryview(content), 0
-        while filled < count:
-            piece = self._file.read(min(_READ_CHUNK, count - filled))
-            if not piece:
-                raise PayloadError("the saved session is cut off: its payload could not be read")
-            view[filled : filled + len(piece)] = piece
-            filled += len(piece)
-        self.remaining -= count
-        return content
+    def _fill(self, array: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+        self.require(array.nbytes)
+        view, filled = _bytes_of(array), 0
+        while filled < array.nbytes:
+            count = self._read_into(view[filled : filled + _READ_CHUNK])
+            if not count:
+                raise PayloadDamaged("the saved session is cut off: its payload could not be read")
+            filled += count
+        self._remaining -= array.nbytes
+        return array
+
+    def _read_into(self, view: memoryview) -> int:
+        read_into: Callable[[memoryview], int] | None = getattr(self._file, "readinto", None)
+        if read_into is not None:
+            return read_into(view)
+        piece = self._file.read(len(view))
+        view[: len(piece)] = piece
+        return len(piece)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from shared.errors import PayloadError
+from shared.errors import PayloadDamaged, PayloadError
 from shared.scripted.script import SnapshotCost
 from shared.scripted.steps import Cursor
 from shared.scripted.vocabulary import TOKENS
@@ -55,16 +55,17 @@ def write_payload(
 
 
 def read_payload(file: BinaryIO, payload_bytes: int, context: int) -> SavedState:
-    """Read a payload of exactly `payload_bytes`. Raises PayloadError."""
+    """Read a payload of exactly `payload_bytes`. Raises PayloadError, or PayloadDamaged where it is no
+    payload of any scripted session."""
     if payload_bytes < _HEADER.size:
-        raise PayloadError(f"a scripted session takes at least {_HEADER.size} bytes, not {payload_bytes}")
+        raise PayloadDamaged(f"a scripted session takes at least {_HEADER.size} bytes, not {payload_bytes}")
     magic, version, count, turn, *place, zeros = _HEADER.unpack(_read(file, _HEADER.size))
     if magic != MAGIC or version != VERSION:
         raise PayloadError("the payload was not written by a scripted session of this version")
     if count > context:
         raise PayloadError(f"the payload holds {count} tokens but the context only {context}: raise --ctx")
     if payload_bytes != _HEADER.size + 4 * count + zeros:
-        raise PayloadError(f"the payload's lengths do not add up to its {payload_bytes} bytes")
+        raise PayloadDamaged(f"the payload's lengths do not add up to its {payload_bytes} bytes")
     tokens = _tokens(file, count)
     while zeros:
         zeros -= len(_read(file, min(_BLOCK, zeros)))
@@ -77,12 +78,12 @@ def _tokens(file: BinaryIO, count: int) -> list[int]:
         block = min(_BLOCK // 4, count - len(tokens))
         tokens += struct.unpack(f"<{block}I", _read(file, 4 * block))
     if tokens and max(tokens) >= len(TOKENS):
-        raise PayloadError(f"the payload holds token {max(tokens)} of a vocabulary of {len(TOKENS)}")
+        raise PayloadDamaged(f"the payload holds token {max(tokens)} of a vocabulary of {len(TOKENS)}")
     return tokens
 
 
 def _read(file: BinaryIO, size: int) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise PayloadError("the payload ends too early")
+        raise PayloadDamaged("the payload ends too early")
     return data

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import PayloadError
+from shared.errors import PayloadDamaged, PayloadError
 from shared.kv.payload import (
     LayerState,
     PayloadLayout,
@@ -149,47 +150,64 @@ def test_scores_of_minus_infinity_become_the_written_value() -> None:
 
 
 HEADER_FAULTS = [
-    (0, 0x34565345, "unsupported payload version"),
-    (1, 1, "unsupported payload version"),
-    (1, 3, "unsupported payload version"),
-    (2, 2049, "does not fit the current context"),
-    (4, 0, "window rows"),
-    (4, 127, "window rows"),
-    (5, 127, "window of 127 rows"),
-    (6, 515, "larger compressed cache"),
-    (7, 2048, "does not fit the current context"),
-    (7, 2**32 - 1, "does not fit the current context"),
-    (7, 0, "window rows"),
-    (7, 301, "row count|cut off|damaged"),
-    (8, 4, "another model layout"),
-    (9, 16, "another model layout"),
-    (10, 8, "another model layout"),
-    (11, 2**31, "another model layout"),
-    (12, 127, "window rows"),
-    (12, 129, "window rows"),
+    (0, 0x34565345, PayloadDamaged, "does not begin like one"),
+    (1, 1, PayloadError, "unsupported payload version"),
+    (1, 3, PayloadError, "unsupported payload version"),
+    (2, 2049, PayloadError, "does not fit the current context"),
+    (2, 299, PayloadDamaged, "more than its own context"),
+    (4, 0, PayloadDamaged, "no tokens"),
+    (4, 127, PayloadDamaged, "window rows"),
+    (5, 127, PayloadDamaged, "window rows"),
+    (5, 129, PayloadDamaged, "window rows"),
+    (6, 515, PayloadError, "larger compressed cache"),
+    (6, 74, PayloadDamaged, "more compressed rows"),
+    (7, 2048, PayloadError, "does not fit the current context"),
+    (7, 2049, PayloadDamaged, "more than its own context"),
+    (7, 2**32 - 1, PayloadDamaged, "more than its own context"),
+    (7, 0, PayloadDamaged, "no tokens"),
+    (7, 299, PayloadDamaged, "bytes too many"),
+    (7, 301, PayloadDamaged, "cut off"),
+    (8, 4, PayloadError, "another model layout"),
+    (9, 16, PayloadError, "another model layout"),
+    (10, 8, PayloadError, "another model layout"),
+    (11, 2**31, PayloadError, "another model layout"),
+    (12, 127, PayloadDamaged, "window rows"),
+    (12, 129, PayloadDamaged, "window rows"),
 ]
 
 
-@pytest.mark.parametrize(("word", "value", "message"), HEADER_FAULTS)
-def test_refuses_a_wrong_header_word(word: int, value: int, message: str) -> None:
+@pytest.mark.parametrize(("word", "value", "kind", "message"), HEADER_FAULTS)
+def test_refuses_a_wrong_header_word(word: int, value: int, kind: type[PayloadError], message: str) -> None:
     content = bytearray(payload_of(random_state(TOY, 300), layout_of()))
     struct.pack_into("<I", content, 4 * word, value)
-    with pytest.raises(PayloadError, match=message):
+    with pytest.raises(PayloadError, match=message) as caught:
         read(bytes(content), layout_of())
+    assert type(caught.value) is kind
+
+
+def test_a_session_that_only_does_not_fit_here_is_not_called_damaged() -> None:
+    content = payload_of(random_state(TOY, 300), layout_of())
+    wider = replace(TOY, head_dim=16)
+    smaller_window = replace(TOY, window=64)
+    for layout in (layout_of(context=300), layout_of(wider), layout_of(smaller_window)):
+        with pytest.raises(PayloadError) as caught:
+            read(content, layout)
+        assert type(caught.value) is PayloadError
 
 
 def test_refuses_a_session_without_tokens() -> None:
     content = bytearray(payload_of(random_state(TOY, 300), layout_of()))
     for word in (7, 12):
         struct.pack_into("<I", content, 4 * word, 0)
-    with pytest.raises(PayloadError, match="holds no tokens"):
+    with pytest.raises(PayloadDamaged, match="holds no tokens"):
         read(bytes(content), layout_of())
 
 
 def test_a_ring_smaller_than_the_saved_window_is_refused() -> None:
     content = payload_of(random_state(TOY, 300), layout_of())
-    with pytest.raises(PayloadError, match="window rows"):
+    with pytest.raises(PayloadError, match="128 window rows, this one 127") as caught:
         read(content, layout_of(raw_capacity=127))
+    assert type(caught.value) is PayloadError
 
 
 @pytest.mark.parametrize("entry", range(6))
@@ -199,20 +217,20 @@ def test_refuses_row_counts_that_do_not_follow_from_the_tokens(entry: int) -> No
     (count,) = struct.unpack_from("<I", content, at)
     for wrong in (count + 1, 2**32 - 1):
         struct.pack_into("<I", content, at, wrong)
-        with pytest.raises(PayloadError, match=r"bad (compressed|indexer) row count"):
+        with pytest.raises(PayloadDamaged, match=r"bad (compressed|indexer) row count"):
             read(bytes(content), layout_of())
 
 
 def test_refuses_a_token_outside_the_vocabulary() -> None:
     state = random_state(TOY, 20)
     state.tokens[7] = 16
-    with pytest.raises(PayloadError, match="outside the vocabulary"):
+    with pytest.raises(PayloadDamaged, match="outside the vocabulary"):
         read(payload_of(state, layout_of()), layout_of())
 
 
 def test_refuses_trailing_bytes_and_leaves_trailers_unread() -> None:
     content = payload_of(random_state(TOY, 20), layout_of())
-    with pytest.raises(PayloadError, match="3 bytes too many"):
+    with pytest.raises(PayloadDamaged, match="3 bytes too many"):
         read(content + b"abc", layout_of())
     file = io.BytesIO(content + b"abc")
     read_payload(file, len(content), layout_of())
@@ -222,9 +240,9 @@ def test_refuses_trailing_bytes_and_leaves_trailers_unread() -> None:
 @given(cut=st.integers(0, 27019))
 def test_refuses_a_payload_cut_anywhere(cut: int) -> None:
     content = payload_of(random_state(TOY, 300), layout_of())
-    with pytest.raises(PayloadError, match="cut off"):
+    with pytest.raises(PayloadDamaged, match="cut off"):
         read(content[:cut], layout_of())
-    with pytest.raises(PayloadError, match="cut off"):
+    with pytest.raises(PayloadDamaged, match="cut off"):
         read(content[:cut], layout_of(), payload_bytes=len(content))
 
 
@@ -236,21 +254,81 @@ def test_damage_never_raises_anything_else(noise: bytes, at: int) -> None:
         read(bytes(content), layout_of(), payload_bytes=27020)
 
 
+class Counted(io.BytesIO):
+    """Notes the largest piece that was asked for."""
+
+    largest = 0
+
+    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+        self.largest = max(self.largest, len(buffer))
+        return super().readinto(buffer)
+
+
+class ReadOnly:
+    """A stream that only has `read`, and hands out little at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._file = io.BytesIO(content)
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(min(size, 1000))
+
+
+class Sized(Counted):
+    """Claims to have `remaining` bytes more."""
+
+    remaining = 0
+
+
 def test_reads_in_bounded_pieces() -> None:
-    class Counted(io.BytesIO):
-        largest = 0
-
-        def read(self, size: int | None = -1, /) -> bytes:
-            assert size is not None
-            self.largest = max(self.largest, size)
-            return super().read(size)
-
     shape = replace(TOY, vocabulary_size=3 << 20)
     layout = layout_of(shape)
     content = payload_of(random_state(shape, 5), layout)
     file = Counted(content)
     read_payload(file, len(content), layout)
     assert file.largest == 8 << 20
+
+
+def test_reads_from_a_stream_that_hands_out_little_at_a_time() -> None:
+    content = payload_of(random_state(TOY, 300), layout_of())
+    state = read_payload(ReadOnly(content), len(content), layout_of())  # type: ignore[arg-type]
+    assert payload_of(state, layout_of()) == content
+
+
+def test_announced_sizes_are_not_allocated_before_the_bytes_are_there() -> None:
+    """A file of 52 bytes that announces, in agreement with itself, a session of two million tokens."""
+    shape = replace(TOY, head_dim=512)
+    context = 1 << 21
+    layout = layout_of(shape, context)
+    words = [0x34565344, 2, context, 4096, 128, 128, context // 4 + 2, context - 1, 3, 512, 4, 16, 128]
+    file = Sized(struct.pack("<13I", *words))
+    file.remaining = 52
+    announced = payload_size(shape, context - 1, context)
+    assert announced > 1 << 30
+    tracemalloc.start()
+    try:
+        with pytest.raises(PayloadDamaged, match="cut off"):
+            read_payload(file, announced, layout)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_writes_views_and_not_copies() -> None:
+    class Views:
+        """Keeps what it is given."""
+
+        def __init__(self) -> None:
+            self.given: list[memoryview] = []
+
+        def write(self, content: memoryview) -> None:
+            self.given.append(content)
+
+    state, file = random_state(TOY, 300), Views()
+    write_payload(file, state, layout_of())  # type: ignore[arg-type]
+    compressed = state.layers[1].compressed
+    assert compressed is not None
+    assert any(np.shares_memory(np.asarray(view), compressed) for view in file.given)
 
 
 def test_writing_a_state_of_the_wrong_shape_is_refused() -> None:
