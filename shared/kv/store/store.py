@@ -75,6 +75,11 @@ class KvStore:
         """Whether another process writes to the directory: this one may load, and saves nothing."""
         return not self._place.held
 
+    def contents(self) -> tuple[int, int]:
+        """How many files there are to load from, and their bytes."""
+        files = self._shelf.files()
+        return len(files), sum(file.size for file in files)
+
     def find(self, rendered: bytes, context: int) -> list[CacheFile]:
         """The files that `rendered` begins with and that a session of `context` tokens may load, the longest
         text first. None of them is evicted before the next `find`, `offer` or `save`."""

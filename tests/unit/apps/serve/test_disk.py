@@ -1,0 +1,71 @@
+"""Where the store of a server is, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+import apps.serve.disk
+from apps.serve.disk import open_store
+from apps.serve.log import ServerLog
+from apps.serve.settings import DiskSettings
+from shared.errors import StoreUnavailable
+from shared.kv.store.policy import StoreSettings
+from tests.support.scripted import scripted
+
+
+class _Log(ServerLog):
+    def __init__(self) -> None:
+        self._text = io.StringIO()
+        super().__init__(self._text, colour=False)
+
+    @property
+    def line_(self) -> str:
+        """The only line, without its stamp."""
+        (line,) = self._text.getvalue().splitlines()
+        return line.partition("ds4-server: ")[2]
+
+
+def test_without_a_store_the_start_says_so() -> None:
+    log = _Log()
+    assert open_store(scripted(["a"]), None, log) is None
+    assert log.line_.startswith("kv store off: ")
+
+
+def test_each_model_has_its_own_folder_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apps.serve.disk, "store_folder", lambda fingerprint: tmp_path / fingerprint[:16])
+    engine, log = scripted(["a"]), _Log()
+    store = open_store(engine, DiskSettings(), log)
+    assert store is not None
+    assert store.directory == tmp_path / engine.fingerprint[:16]
+    assert log.line_ == f"kv store {store.directory}: 0 files, 0 MiB of 4096 MiB"
+    store.close()
+
+
+def test_a_named_folder_is_used_as_it_is(tmp_path: Path) -> None:
+    log = _Log()
+    settings = DiskSettings(tmp_path / "here", StoreSettings(budget_bytes=None))
+    store = open_store(scripted(["a"]), settings, log)
+    assert store is not None
+    assert log.line_ == f"kv store {tmp_path / 'here'}: 0 files, 0 MiB"
+    second = _Log()
+    other = open_store(scripted(["a"]), settings, second)
+    assert other is not None
+    assert second.line_.endswith("(read-only: another process writes to it)")
+    other.close()
+    store.close()
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_only_if_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(apps.serve.disk, "store_folder", lambda _: tmp_path / "file" / "kv")
+    log = _Log()
+    assert open_store(scripted(["a"]), DiskSettings(), log) is None
+    assert log.line_.startswith("kv store off: ")
+    assert str(tmp_path / "file") in log.line_
+    with pytest.raises(StoreUnavailable, match="file"):
+        open_store(scripted(["a"]), DiskSettings(tmp_path / "file"), _Log())
