@@ -7,28 +7,34 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-HEAD_DIM, INDEX_DIM, VOCABULARY, WINDOW = 8, 4, 16, 128
+WINDOW = 128
 CREATED = 1_700_000_000
 
 
 def zero_payload(
-    tokens: int, ratios: Sequence[int] = (0, 4, 128), *, context: int = 2048, ids: Sequence[int] | None = None
+    tokens: int,
+    ratios: Sequence[int] = (0, 4, 128),
+    *,
+    context: int = 2048,
+    head_dim: int = 8,
+    index_dim: int = 4,
+    vocabulary: int = 16,
 ) -> bytes:
-    """A payload of the toy sizes whose logits and tensors are zeros."""
+    """A payload, of toy sizes if not said otherwise, whose logits and tensors are zeros."""
     raw_rows = min(tokens, WINDOW)
     words = [0x34565344, 2, context, context, WINDOW, WINDOW, context // 4 + 2, tokens]
-    words += [len(ratios), HEAD_DIM, INDEX_DIM, VOCABULARY, raw_rows]
-    words += [token % VOCABULARY for token in range(tokens)] if ids is None else ids
-    words += [0] * VOCABULARY
+    words += [len(ratios), head_dim, index_dim, vocabulary, raw_rows]
+    words += [token % vocabulary for token in range(tokens)]
+    words += [0] * vocabulary
     words += [tokens // ratio if ratio else 0 for ratio in ratios]
     words += [tokens // 4 if ratio == 4 else 0 for ratio in ratios]
     floats = 0
     for ratio in ratios:
-        floats += raw_rows * HEAD_DIM
+        floats += raw_rows * head_dim
         if ratio == 4:
-            floats += tokens // 4 * (HEAD_DIM + INDEX_DIM) + 2 * 8 * 2 * (HEAD_DIM + INDEX_DIM)
+            floats += tokens // 4 * (head_dim + index_dim) + 2 * 8 * 2 * (head_dim + index_dim)
         elif ratio == 128:
-            floats += tokens // 128 * HEAD_DIM + 2 * 128 * HEAD_DIM
+            floats += tokens // 128 * head_dim + 2 * 128 * head_dim
     return struct.pack(f"<{len(words)}I", *words) + bytes(4 * floats)
 
 

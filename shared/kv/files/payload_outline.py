@@ -8,7 +8,7 @@ Must not know: models, cache files, sessions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import starmap
 from typing import NamedTuple, Protocol
@@ -56,8 +56,8 @@ class LayerRows(NamedTuple):
     """One layer: its rows, and the compression ratio where that can be told (None where it cannot)."""
 
     ratio: int | None
-    compressed: int
-    index: int
+    compressed_rows: int
+    index_rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +205,3 @@ def _pieces(file: Readable, count: int) -> Iterator[bytes]:
             raise PayloadDamaged(f"it ends {count} bytes too early")
         count -= len(piece)
         yield piece
-
-
-def ratio_counts(layers: Sequence[LayerRows]) -> dict[int | None, int]:
-    """How many layers have which ratio, known ones first."""
-    counts: dict[int | None, int] = dict.fromkeys((*RATIOS, None), 0)
-    for layer in layers:
-        counts[layer.ratio] += 1
-    return {ratio: count for ratio, count in counts.items() if count}

@@ -1,0 +1,1 @@
+"""`ds4 kv`: look at saved states, check them and clean them up."""
