@@ -1,0 +1,56 @@
+"""Whether a loaded state may go on with a prompt that begins with its key text.
+
+Equal bytes are not enough: content that spells control strings must never pass for control tokens, whoever
+wrote the file. Spec: chat §1.4, kv §7, §9.3, §13. Must not know: slots, sessions, directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shared.kv.files.cache_file import CacheFile
+from shared.kv.files.header import Extension
+from shared.kv.live.control_tokens import ControlTokens
+from shared.kv.live.prompt import Prompt
+
+VISIBLE = Extension.THINKING_VISIBLE | Extension.RESPONSES_VISIBLE
+
+
+def hidden_kind(file: CacheFile) -> Extension:
+    """What the file's tokens hold besides its key text: 0, or the kind of visible key."""
+    return file.header.extensions & VISIBLE
+
+
+def resume_offset(
+    tokens: Sequence[int], file: CacheFile, prompt: Prompt, controls: ControlTokens
+) -> int | None:
+    """How many bytes of `prompt` the loaded `tokens` of `file` stand for; None if they must not be used.
+
+    The prompt begins with the key text. A plain state must have the prompt's control tokens exactly where the
+    prompt has them. A visible one cannot be compared so; see `_visible_offset`.
+    """
+    if hidden_kind(file):
+        return _visible_offset(tokens, file.text_bytes, prompt, controls)
+    wanted = controls.of_prompt(prompt).before(file.text_bytes)
+    return file.text_bytes if controls.of(tokens).same_as(wanted) else None
+
+
+def _visible_offset(tokens: Sequence[int], end: int, prompt: Prompt, controls: ControlTokens) -> int | None:
+    """Every control string of the key must be a control token of the prompt, and the messages must begin with
+    the same marks in the same order. Behind an answer with hidden reasoning the prompt must end that answer.
+
+    Some writers end the key with an end mark that was never evaluated: the prompt is taken up before it.
+    """
+    text, specials = prompt.rendered[:end], controls.tokenizer.specials
+    wanted = controls.of_prompt(prompt).before(end)
+    found = controls.of(tokens)
+    heads = (specials.user, specials.assistant)
+    if not controls.all_real(text, wanted) or found.only(*heads) != wanted.only(*heads):
+        return None
+    end_mark = controls.tokenizer.token_bytes(specials.eos)
+    if text.endswith(end_mark) and tokens[-1] != specials.eos:
+        return end - len(end_mark)
+    answering = found.only(*heads, specials.eos)[-1:] == [specials.assistant]
+    if answering and not controls.of_prompt(prompt).has(end, specials.eos):
+        return None
+    return end
