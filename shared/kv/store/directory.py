@@ -5,6 +5,7 @@ Owns `.lock` and `.model`. Must not know: cache files, policies. Spec: kv §11, 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -56,6 +57,10 @@ class StoreDirectory:
         if not self._is_marked():
             self._mark()
         self._held = True
+        # For whoever finds the directory held and wants to know by whom.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         return True
 
     def close(self) -> None:

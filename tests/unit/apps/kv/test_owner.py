@@ -6,6 +6,8 @@ import os
 import pytest
 
 from apps.kv.owner import FolderInUse, folder_of, held
+from shared.kv.store.directory import StoreDirectory
+from shared.kv.store.model_identity import ModelIdentity
 from tests.support.store_lock import held_by
 
 
@@ -15,6 +17,16 @@ def test_the_holder_is_named(tmp_path):
     assert str(caught.value) == (
         f"{tmp_path} is in use by process 4711: stop it first, or remove from under it with --force"
     )
+
+
+def test_a_store_says_who_it_is(tmp_path):
+    place = StoreDirectory(tmp_path, ModelIdentity(0, 2, "ab" * 32, "tiny"))
+    assert place.take()
+    with pytest.raises(FolderInUse, match=f"in use by process {os.getpid()}:"), held([tmp_path], force=False):
+        pass
+    place.close()
+    with held([tmp_path], force=False):
+        pass
 
 
 def test_force_goes_on_all_the_same(tmp_path):
