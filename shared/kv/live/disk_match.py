@@ -6,13 +6,16 @@ wrote the file. Spec: chat §1.4, kv §7, §9.3, §13. Must not know: slots, ses
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Final
 
 from shared.kv.files.cache_file import CacheFile
 from shared.kv.files.header import Extension
 from shared.kv.live.control_tokens import ControlTokens
 from shared.kv.live.prompt import Prompt
 
+_MOST_REFUSALS: Final = 256
 VISIBLE = Extension.THINKING_VISIBLE | Extension.RESPONSES_VISIBLE
 
 
@@ -33,6 +36,29 @@ def resume_offset(
         return _visible_offset(tokens, file.text_bytes, prompt, controls)
     wanted = controls.of_prompt(prompt).before(file.text_bytes)
     return file.text_bytes if controls.of(tokens).same_as(wanted) else None
+
+
+class Refusals:
+    """Files that were loaded in vain for a prompt: the same question is not asked twice, because it costs a
+    live state and a long read."""
+
+    def __init__(self, controls: ControlTokens) -> None:
+        self._controls = controls
+        self._known: OrderedDict[tuple[CacheFile, bytes, bytes], None] = OrderedDict()
+
+    def add(self, file: CacheFile, prompt: Prompt) -> None:
+        self._known[self._question(file, prompt)] = None
+        if len(self._known) > _MOST_REFUSALS:
+            self._known.popitem(last=False)
+
+    def covers(self, file: CacheFile, prompt: Prompt) -> bool:
+        """Whether the answer is known to be no."""
+        return bool(self._known) and self._question(file, prompt) in self._known
+
+    def _question(self, file: CacheFile, prompt: Prompt) -> tuple[CacheFile, bytes, bytes]:
+        """All that the answer depends on; the mark behind the text matters to visible keys."""
+        asked = self._controls.of_prompt(prompt).before(file.text_bytes + 1)
+        return file, asked.offsets.tobytes(), asked.ids.tobytes()
 
 
 def _visible_offset(tokens: Sequence[int], end: int, prompt: Prompt, controls: ControlTokens) -> int | None:

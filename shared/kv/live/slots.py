@@ -15,7 +15,7 @@ from shared.kv.files.header import Reason
 from shared.kv.live.checkpoints import DEFAULT_CHECKPOINT_BYTES, CheckpointBudget
 from shared.kv.live.choice import StoredPrefix, Way, choose
 from shared.kv.live.control_tokens import ControlTokens
-from shared.kv.live.disk_match import hidden_kind, resume_offset
+from shared.kv.live.disk_match import Refusals, hidden_kind, resume_offset
 from shared.kv.live.prompt import Prompt
 from shared.kv.live.slot import LiveSlot, Reuse
 from shared.kv.live.start import Start
@@ -53,6 +53,7 @@ class Slots:
         self._store = store
         self._tool_memory = tool_memory
         self._controls = ControlTokens(tokenizer)
+        self._refusals = Refusals(self._controls)
         self._turns = 0
         budget = CheckpointBudget(checkpoint_bytes)
         self.slots = [
@@ -68,7 +69,7 @@ class Slots:
         free = [slot for slot in self.slots if not slot.busy]
         if not free:
             raise RuntimeError("every slot is in use: release one before the next turn begins")
-        files = self._store.find(prompt.rendered, free[0].session.context) if self._store else []
+        files = self._candidates(prompt, free[0].session.context)
         way = choose(
             free,
             [slot.look(prompt) for slot in free],
@@ -100,7 +101,10 @@ class Slots:
     def save(
         self, slot: LiveSlot, reason: Reason, *, protect: Collection[str] = (), trimmed: int = 0
     ) -> Saved:
-        """Store the present state of `slot`; `trimmed` tokens of its prompt lie behind it. Raises EngineFault."""
+        """Store the present state of `slot`; `trimmed` tokens of its prompt lie behind it.
+
+        Raises EngineFault.
+        """
         if self._store is None:
             return Saved(False, "there is no store", 0)
         key = slot.key()
@@ -135,6 +139,12 @@ class Slots:
     @property
     def _saves(self) -> bool:
         return self._store is not None and not self._store.read_only
+
+    def _candidates(self, prompt: Prompt, context: int) -> list[CacheFile]:
+        if self._store is None:
+            return []
+        files = self._store.find(prompt.rendered, context)
+        return [file for file in files if not self._refusals.covers(file, prompt)]
 
     def _stored_prefix(self, file: CacheFile, prompt: Prompt) -> StoredPrefix:
         covered = self._controls.tokens_before(prompt.tokens, file.text_bytes)
@@ -172,15 +182,20 @@ class Slots:
 
     def _load(self, prompt: Prompt, slot: LiveSlot, file: CacheFile, saved: Saved | None) -> Start | None:
         assert self._store is not None
+        refused = False
 
         def accepts(tokens: list[int], file: CacheFile) -> bool:
+            nonlocal refused
             offset = resume_offset(tokens, file, prompt, self._controls)
+            refused = offset is None
             return offset is not None and (
                 len(prompt.after(tokens, offset, self.tokenizer)) < slot.session.context
             )
 
         loaded = self._store.load(file, prompt.rendered, slot.session, accepts)
         if loaded is None:
+            if refused:
+                self._refusals.add(file, prompt)
             return None
         offset = resume_offset(loaded.tokens, file, prompt, self._controls)
         assert offset is not None
