@@ -1,0 +1,55 @@
+"""A session's state copied out of the engine: all that one cache file will hold, ready to be written.
+
+Copying needs the engine and its thread; writing needs neither. Spec: kv §1, §10. Must not know: folders,
+how a conversation is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shared.errors import Ds4Error
+from shared.kv.files.cache_file import CacheFile
+from shared.kv.files.cache_writer import write_cache_file
+from shared.kv.files.header import Header
+from shared.kv.store.chunks import Chunks
+from shared.session import Session
+
+
+class NotSaved(Ds4Error):
+    """A conversation could not be written; what was saved of it before is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The parts of one file. `payload` is the state in pieces, empty for a stripped session."""
+
+    name: str
+    header: Header
+    text: bytes
+    payload: tuple[bytes, ...] = ()
+    trailer: bytes = b""
+
+    def write(self, directory: Path) -> CacheFile:
+        """Write the file into `directory`, which is made if need be (mode 0700): wholly or not at all.
+
+        Raises NotSaved.
+        """
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return write_cache_file(directory / self.name, self.header, self.text, self.payload, self.trailer)
+        except OSError as error:
+            raise NotSaved(f"cannot save in {directory}: {error.strerror or error}") from None
+
+
+def copy_state(session: Session) -> tuple[bytes, ...]:
+    """The session's payload, copied: the session may go on while it is written."""
+    chunks = Chunks()
+    session.save(chunks)
+    return tuple(chunks.pieces)
+
+
+def with_payload(header: Header, payload: tuple[bytes, ...]) -> Header:
+    """`header` with the size of `payload` in it."""
+    return replace(header, payload_bytes=sum(map(len, payload)))
