@@ -26,10 +26,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "--cuda": ("--backend", "cuda"),
     "--cpu": ("--backend", "reference"),
 }
+# Options whose value may be left out, and the value that they then have.
+OPTIONAL_VALUES: dict[str, str] = {"--resume": "newest"}
 
 
 def rewrite(arguments: Sequence[str], command: Any) -> list[str]:
-    """`arguments` with every alias replaced by its canonical words. `command` is a click command or group.
+    """`arguments` with every alias replaced by its canonical words, and a left-out value put where one may be
+    left out. `command` is a click command or group.
 
     An alias counts where the command has its canonical option and no option of the alias's own name. The
     value of an option is never touched (`-p --metal` asks about the word), nor is anything after `--`.
@@ -41,8 +44,9 @@ def rewrite(arguments: Sequence[str], command: Any) -> list[str]:
         name for parameter in parameters if not getattr(parameter, "is_flag", True) for name in parameter.opts
     }
     rewritten: list[str] = []
-    words = iter(arguments)
-    for word in words:
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
         if word == "--":
             return [*rewritten, word, *words]
         name, equals, value = word.partition("=")
@@ -53,7 +57,11 @@ def rewrite(arguments: Sequence[str], command: Any) -> list[str]:
             raise UsageError(f"{name}: {REFUSED[canonical[0]]}")
         rewritten += [canonical[0] + equals + value, *canonical[1:]]
         if not equals and len(canonical) == 1 and canonical[0] in with_value:
-            rewritten += [value for value in [next(words, None)] if value is not None]
+            if canonical[0] in OPTIONAL_VALUES and (not words or words[0].startswith("-")):
+                rewritten.append(OPTIONAL_VALUES[canonical[0]])
+            else:
+                rewritten += words[:1]
+                del words[:1]
     return rewritten
 
 

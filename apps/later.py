@@ -5,7 +5,6 @@ An option leaves this table when its feature arrives. Knows no command.
 
 from __future__ import annotations
 
-_RESUME = "conversations are not kept after the end in this version; it arrives with the disk store"
 _STREAMING = "experts are not streamed from disk in this version: the whole model must fit in memory"
 _IMAGES = "images are not part of this version"
 _STEERING = "directional steering is not part of this version"
@@ -16,7 +15,6 @@ _SELF_TESTS = "backends are compared by the test suite, not by a flag"
 
 REFUSED: dict[str, str] = {
     "--server": "use `ds4 serve`",
-    "--resume": _RESUME,
     "--ssd-streaming": _STREAMING,
     "--ssd-streaming-cache-experts": _STREAMING,
     "--vision": _IMAGES,

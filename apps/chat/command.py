@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from apps import options
+from apps.chat import session_options
 from apps.threads import limit_threads
 from shared.errors import UsageError
 
@@ -106,6 +107,9 @@ def chat(
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
     trace: options.TraceOption = None,
+    resume: session_options.ResumeOption = None,
+    sessions_folder: session_options.DirectoryOption = None,
+    no_autosave: session_options.NoAutosaveOption = False,
     activation: options.ActivationOption = "kv",
     dense_index_rows: options.DenseIndexRowsOption = 0,
     inspect: InspectOption = False,
@@ -140,7 +144,10 @@ def chat(
         dense_index_rows=dense_index_rows,
     )
     wanted = _Examination(inspect, dump_tokens, dump_logits, dump_logprobs, logprobs_top_k, perplexity_file)
+    sessions = session_options.session_settings(sessions_folder, no_autosave, resume)
     source = _prompt(wanted.kind(), prompt, prompt_file, prompt_tokens)
+    if resume is not None and (source is not None or wanted.kind() is not None):
+        raise UsageError("--resume goes on with a conversation: it takes no prompt and no other kind of run")
 
     from apps.chat.run import Run
     from shared.sampling import Sampling
@@ -153,6 +160,7 @@ def chat(
         max_tokens=tokens,
         seed=seed,
         trace=trace,
+        sessions=sessions,
     )
     _start(run, wanted, source)
 

@@ -5,6 +5,7 @@ Knows the names of the slash commands; nothing of what they do.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ from apps.chat.loop import EFFORTS
 from apps.chat.slash import SLASH_COMMANDS
 
 PROMPT = "ds4> "
+IDLE_SECONDS = 60.0
 _READ = "/read "
 _EFFORT = "/effort "
 
@@ -47,9 +49,17 @@ class ChatCompleter(Completer):
 
 
 def line_reader(
-    history: Path, *, source: Input | None = None, output: Output | None = None
+    history: Path,
+    *,
+    when_idle: Callable[[], None] | None = None,
+    idle_seconds: float = IDLE_SECONDS,
+    source: Input | None = None,
+    output: Output | None = None,
 ) -> Callable[[], str]:
-    """A function that reads one message. It raises KeyboardInterrupt on Ctrl+C and EOFError on Ctrl+D."""
+    """A function that reads one message. It raises KeyboardInterrupt on Ctrl+C and EOFError on Ctrl+D.
+
+    `when_idle` is called on the same thread once a prompt has waited for `idle_seconds`; it must not raise.
+    """
     session: PromptSession[str] = PromptSession(
         PROMPT,
         multiline=True,
@@ -64,7 +74,17 @@ def line_reader(
         # With stdout in a file the prompt still belongs on the terminal.
         output=output or create_output(always_prefer_tty=True),
     )
-    return session.prompt
+
+    async def notice_idleness(called: Callable[[], None]) -> None:
+        await asyncio.sleep(idle_seconds)
+        called()
+
+    def start_waiting() -> None:
+        if when_idle is not None:
+            # The task ends with the prompt.
+            session.app.create_background_task(notice_idleness(when_idle))
+
+    return lambda: session.prompt(pre_run=start_waiting)
 
 
 def _keys() -> KeyBindings:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from apps.chat.answer import ending_note
 from apps.chat.conversation import Conversation
 from apps.chat.interrupt import Interrupt
+from apps.chat.session_commands import SessionCommands
 from apps.chat.slash import BadInput, help_lines, parse_slash, positive_number
 from apps.chat.turn_trace import turn_fields
 from apps.console import say
@@ -42,6 +43,7 @@ class ChatLoop:
         err: Console,
         trace: Trace,
         check_context: ContextCheck,
+        sessions: SessionCommands,
     ) -> None:
         self._engine = engine
         self._conversation = conversation
@@ -49,6 +51,7 @@ class ChatLoop:
         self._err = err
         self._trace = trace
         self._check_context = check_context
+        self._sessions = sessions
         self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help,
             "/think": lambda _: self._set_effort("high"),
@@ -59,18 +62,22 @@ class ChatLoop:
             "/read": self._read,
             "/power": self._power,
             "/stats": self._stats,
+            "/list": lambda _: sessions.show_list(),
+            "/new": lambda _: sessions.new(),
+            "/save": lambda _: sessions.save(),
+            "/switch": self._with_id("/switch", sessions.switch),
+            "/strip": self._with_id("/strip", sessions.strip),
+            "/del": self._with_id("/del", sessions.delete),
         }
 
     def run(self) -> None:
-        """Read and handle lines until Ctrl+D or /quit."""
-        while True:
-            try:
-                if not self.handle(self._read_line()):
-                    return
-            except KeyboardInterrupt:
-                continue
-            except EOFError:
-                return
+        """Read and handle lines until Ctrl+D or /quit, and save. Told to end by a signal, it saves too."""
+        try:
+            while self.goes_on() or not self._sessions.leave():
+                pass
+        except SystemExit:
+            self._sessions.leave()
+            raise
 
     def handle(self, line: str) -> bool:
         """Do what one line asks for; False to leave."""
@@ -84,6 +91,12 @@ class ChatLoop:
             if name == "/quit":
                 return False
             self._commands[name](argument)
+        except SystemExit:
+            # A signal came in the middle of a step.
+            self._conversation.forget_state()
+            raise
+        except Cancelled:
+            say("interrupted", "ds4.warning", on=self._err)
         except Ds4Error as error:
             say(str(error), "ds4.error", on=self._err)
         except MemoryError:
@@ -94,6 +107,15 @@ class ChatLoop:
             self._conversation.forget_state()
             say(f"internal error: {type(error).__name__}: {error}", "ds4.error", on=self._err)
         return True
+
+    def goes_on(self) -> bool:
+        """Read and handle one line; False to leave."""
+        try:
+            return self.handle(self._read_line())
+        except KeyboardInterrupt:
+            return True
+        except EOFError:
+            return False
 
     def _send(self, message: str) -> None:
         conversation = self._conversation
@@ -119,6 +141,15 @@ class ChatLoop:
     def _help(self, argument: str) -> None:
         for line in help_lines():
             say(line, "ds4.muted", on=self._err)
+
+    @staticmethod
+    def _with_id(name: str, command: Callable[[str], None]) -> Callable[[str], None]:
+        def run(argument: str) -> None:
+            if not argument:
+                raise BadInput(f"{name} needs the first digits of a session's id: /list shows them")
+            command(argument)
+
+        return run
 
     def _effort(self, argument: str) -> None:
         if argument not in EFFORTS:

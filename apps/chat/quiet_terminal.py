@@ -5,6 +5,7 @@ Knows terminal modes; nothing of what is read or shown.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import termios
@@ -12,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_TERMINATED_EXIT = 128 + signal.SIGTERM
+# Sent when the machine shuts down, and when the terminal's window is closed.
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 
 
@@ -20,7 +22,7 @@ _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 def quiet_terminal() -> Iterator[None]:
     """While entered, the terminal on standard input echoes nothing, and Enter typed ahead reaches the
     next prompt as Enter, not as a new line in the text. Ctrl+C works as ever. The modes come back when
-    the program ends, by SIGTERM too. Without a terminal this does nothing."""
+    the program ends; SIGTERM and SIGHUP end it by SystemExit. Without a terminal this does nothing."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield
         return
@@ -29,14 +31,17 @@ def quiet_terminal() -> Iterator[None]:
     quiet = [*before]
     quiet[_INPUT_FLAGS] &= ~termios.ICRNL
     quiet[_LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
-    previous = signal.signal(signal.SIGTERM, _leave)
+    previous = {number: signal.signal(number, _leave) for number in _ENDING_SIGNALS}
     try:
         termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGTERM, previous)
+        # A terminal that was closed has no modes.
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    sys.exit(_TERMINATED_EXIT)
+    sys.exit(128 + number)

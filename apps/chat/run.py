@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apps.backend import open_engine, open_tokenizer
 from apps.chat.answer import Answerer
-from apps.chat.settings import ChatSettings
+from apps.chat.settings import ChatSettings, SessionSettings
 from apps.console import console, say, sayer
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
@@ -41,6 +41,7 @@ class Run:
     max_tokens: int
     seed: int | None
     trace: Path | None
+    sessions: SessionSettings
 
     def inspect(self) -> None:
         """Print the summary of the model file."""
@@ -88,24 +89,28 @@ class Run:
             answer_once(engine, prompt, self._settings(engine), answerer, err=err, trace=trace)
 
     def interactive(self) -> None:
-        """Hold a conversation until the user leaves."""
-        from apps.chat.conversation import Conversation
+        """Hold a conversation until the user leaves. Raises UnusableSession for one it cannot resume."""
         from apps.chat.history import history_path
         from apps.chat.keyboard import line_reader
         from apps.chat.loop import ChatLoop
         from apps.chat.quiet_terminal import quiet_terminal
+        from apps.chat.saved_conversation import open_conversation
 
         err = console()
         with quiet_terminal(), self._trace(err) as trace, self._engine() as engine:
             answerer = Answerer(engine, out=console(sys.stdout), err=err)
-            with closing(Conversation(engine, self._settings(engine), answerer)) as conversation:
+            with open_conversation(engine, self._settings(engine), answerer, self.sessions, err=err) as (
+                conversation,
+                sessions,
+            ):
                 loop = ChatLoop(
                     engine,
                     conversation,
-                    line_reader(history_path()),
+                    line_reader(history_path(), when_idle=sessions.idle),
                     err=err,
                     trace=trace,
                     check_context=lambda context: self._check_context(engine, context),
+                    sessions=sessions,
                 )
                 loop.handle("/help")
                 loop.run()

@@ -29,6 +29,12 @@ SLASH_COMMANDS = (
     SlashCommand("/read", "FILE", "send the contents of a file"),
     SlashCommand("/power", "[N]", "show or set the percent of the time to work"),
     SlashCommand("/stats", "", "what the conversation has cost so far"),
+    SlashCommand("/list", "", "saved conversations of this model, newest first"),
+    SlashCommand("/switch", "ID", "go on with another one; the first digits of its id are enough"),
+    SlashCommand("/new", "", "start an empty conversation; this one is saved"),
+    SlashCommand("/save", "", "save this conversation now"),
+    SlashCommand("/strip", "ID", "keep only the text of a saved one, to free its space"),
+    SlashCommand("/del", "ID", "delete a saved one"),
     SlashCommand("/quit", "", "leave (also /exit and Ctrl+D)"),
 )
 _TAKES_ARGUMENT = {command.name: bool(command.argument) for command in SLASH_COMMANDS} | {"/exit": False}

@@ -73,6 +73,16 @@ class Transcript:
         return len(self._head) + len(self._turns)
 
     @property
+    def head(self) -> list[int]:
+        """What stands before the first user message (a new list)."""
+        return list(self._head)
+
+    @property
+    def user_messages(self) -> int:
+        """How many there are."""
+        return len(self._user_marks)
+
+    @property
     def effort(self) -> Effort:
         """The level of the next answer."""
         return self._effort
@@ -130,6 +140,13 @@ class Transcript:
         """Ends the answer, also a partial one."""
         if self._turns[-1:] != [self._tokenizer.specials.eos]:
             self._turns.append(self._tokenizer.specials.eos)
+
+    def close_open_answer(self) -> None:
+        """Ends the answer if the transcript breaks off in one."""
+        specials = self._tokenizer.specials
+        ends = (specials.user, specials.assistant, specials.eos)
+        if next((t for t in reversed(self._turns) if t in ends), None) == specials.assistant:
+            self.close()
 
     def rollback(self) -> None:
         """Back to before the last user message; without one nothing changes."""

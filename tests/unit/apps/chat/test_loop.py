@@ -6,60 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.chat.answer import Answerer
-from apps.chat.conversation import Conversation
-from apps.chat.loop import ChatLoop
-from apps.chat.settings import ChatSettings
-from apps.memory import NotEnoughMemory
-from apps.trace import Trace
-from shared.sampling import GREEDY
 from shared.scripted.pauses import Pauses
-from tests.support import consoles
-from tests.support.scripts import scripted, turn
-
-
-class Chat:
-    """A loop over a scripted engine, fed with lines."""
-
-    def __init__(self, *turns, trace=None, context=2000, **fields):
-        self.engine = scripted(*turns, **fields)
-        settings = ChatSettings(context, "", "high", GREEDY, 100)
-        self.out, self.err = consoles.file(), consoles.file()
-        ticks = iter(range(10**6))
-        answerer = Answerer(
-            self.engine, out=self.out.console, err=self.err.console, clock=lambda: float(next(ticks))
-        )
-        self.conversation = Conversation(self.engine, settings, answerer)
-        self.lines = []
-        self.trace = Trace(trace, say=self.err.console.print)
-        self.loop = ChatLoop(
-            self.engine,
-            self.conversation,
-            self._line,
-            err=self.err.console,
-            trace=self.trace,
-            check_context=self._check,
-        )
-
-    def run(self, *lines):
-        """Feed lines (an exception is raised instead) and return what was said meanwhile on stderr."""
-        self.lines = list(lines)
-        before = len(self.err.text)
-        self.loop.run()
-        return self.err.text[before:]
-
-    def _line(self):
-        if not self.lines:
-            raise EOFError
-        line = self.lines.pop(0)
-        if isinstance(line, BaseException):
-            raise line
-        return line
-
-    @staticmethod
-    def _check(context):
-        if context > 100_000:
-            raise NotEnoughMemory("too much")
+from tests.support.chats import Chat
+from tests.support.scripts import turn
 
 
 @pytest.mark.parametrize(
@@ -111,7 +60,7 @@ def test_empty_lines_and_dropped_lines_are_ignored():
 @pytest.mark.parametrize("word", ["/quit", "/exit", " /quit "])
 def test_leaving(word):
     chat = Chat(turn("A"))
-    chat.run(word, "never read")
+    chat.leave(word, "never read")
     assert chat.lines == ["never read"]
 
 
