@@ -146,7 +146,7 @@ class SessionFolder:
             hits=0,
             context=context,
             created_at=origin.created_at,
-            last_used=int(self._clock()),
+            last_used=self._now(origin.created_at),
             payload_bytes=0,
         )
         return Capture(origin.name, with_payload(header, payload), text, payload, encode_title(origin.title))
@@ -172,7 +172,7 @@ class SessionFolder:
             stored.file.header,
             extensions=stored.file.header.extensions & ~Extension.TOOL_MAP,
             tokens=max(1, len(tokens)),
-            last_used=int(self._clock()),
+            last_used=self._now(stored.created_at),
             payload_bytes=0,
             payload_abi=PAYLOAD_ABI,
         )
@@ -201,6 +201,10 @@ class SessionFolder:
             )
         check_room(stored, max(header.context, header.tokens + 1), session.context)
         return load_state(stored, session)
+
+    def _now(self, created_at: int) -> int:
+        """The time of a save; a clock that was set back does not put it before the conversation."""
+        return max(int(self._clock()), created_at)
 
     def _paths(self, prefix: str) -> Iterator[tuple[Path, bool]]:
         for folder, writable in self._folders:
