@@ -164,9 +164,7 @@ class ToolMemory:
         known = self._turns.get(call_id)
         if known is None:
             return True
-        return known.origin is Origin.DISK and sum(map(bool, read.reasonings)) > sum(
-            map(bool, known.reasonings)
-        )
+        return known.origin is Origin.DISK and read.known_reasonings > known.known_reasonings
 
     def _keep(self, call_ids: Collection[str], turn: SampledTurn) -> None:
         for call_id in call_ids:

@@ -104,6 +104,20 @@ def test_what_left_the_memory_is_in_no_file() -> None:
     assert memory.turns_in(BLOCK) == {}
 
 
+def test_a_block_is_let_go_with_its_last_id() -> None:
+    freed = []
+
+    class Block(bytes):
+        def __del__(self) -> None:
+            freed.append(bytes(self))
+
+    memory = ToolMemory(1)
+    memory.remember(["a"], Block(BLOCK), "")
+    assert not freed
+    memory.remember(["b"], OTHER, "")
+    assert freed == [BLOCK]
+
+
 def test_a_map_read_from_a_file_replays_like_what_was_sampled() -> None:
     memory = ToolMemory(10)
     memory.adopt({"a": BLOCK, "b": BLOCK}, _answer("why"))

@@ -138,6 +138,15 @@ def test_long_forgotten_files_make_room_for_a_short_new_one() -> None:
     assert choose_victims(old, SNAPSHOT, short.size, NOW, incoming=short).names == ("dump",)
 
 
+def test_a_hit_counts_for_a_file_as_long_as_hits_count() -> None:
+    """Worth 2000 tokens when it was hit, 1000 six hours later, whoever asks for its place."""
+    hit = candidate("hit", tokens=1000, hits=1, age=HALF_LIFE)
+    for tokens, written in ((999, False), (1000, True)):
+        fresh = candidate("fresh", tokens=tokens)
+        chosen = choose_victims([hit], SNAPSHOT, fresh.size, NOW, incoming=fresh)
+        assert chosen.would_evict_incoming is not written
+
+
 @pytest.mark.parametrize("reason", [Reason.EVICT, Reason.SHUTDOWN])
 def test_the_state_of_a_session_that_is_given_up_is_written_if_there_is_any_way(reason: Reason) -> None:
     leaving = candidate("leaving", reason=reason, tokens=1)

@@ -56,6 +56,11 @@ def test_a_cold_save_without_trim(align: int, stored: int) -> None:
     assert store_length(3500, StoreSettings(trim_tokens=0, align_tokens=align)) == stored
 
 
+@pytest.mark.parametrize(("tokens", "stored"), [(543, 543), (544, 544), (545, 513)])
+def test_a_prompt_is_trimmed_only_beyond_minimum_and_trim(tokens: int, stored: int) -> None:
+    assert store_length(tokens, StoreSettings(align_tokens=0)) == stored
+
+
 @given(st.integers(1, 100000), any_settings())
 def test_a_cold_save_is_never_longer_than_the_prompt_nor_too_short_to_be_found(
     tokens: int, settings: StoreSettings
