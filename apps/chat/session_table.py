@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from shared.kv.sessions.identity import shown_title
 from shared.kv.sessions.stored_session import StoredSession
 
+# Columns that `shown_title` leaves for the rest of a line.
+_SPARED_COLUMNS = 12
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -24,9 +26,8 @@ def session_lines(
         before = f"{'*' if stored.identity == current else ' '} {stored.short_id}"
         numbers = "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
         # The title comes last: it is the only part of no fixed width.
-        lines.append(
-            f"{before}  {numbers}  {shown_title(stored.title, columns - len(before) - len(numbers))}"
-        )
+        room = columns - len(before) - len(numbers) - 4
+        lines.append(f"{before}  {numbers}  {shown_title(stored.title, room + _SPARED_COLUMNS)}")
     return lines
 
 

@@ -93,7 +93,8 @@ class SessionFolder:
         sessions = self.sessions()
         if not sessions:
             raise NoSuchSession(f"there is no saved session of this model in {self.own}")
-        return sessions[0]
+        # Two saves may share a second.
+        return max(sessions, key=lambda stored: (stored.file.header.used_at, _modified(stored.file.path)))
 
     def find(self, prefix: str) -> StoredSession:
         """The one session of this model whose id starts with `prefix`, 1 to 40 hex digits.
@@ -258,6 +259,12 @@ def _readable(stored: StoredSession) -> Iterator[None]:
 def _remove(path: Path) -> None:
     path.unlink()
     remove_sidecar(path)
+
+
+def _modified(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
 
 
 def _resolved(path: Path) -> Path:
