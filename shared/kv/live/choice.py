@@ -14,7 +14,7 @@ from shared.kv.live.slot import LiveSlot, Reuse
 
 # What disk work costs in tokens of prefill: for each file, and one for so many tokens read or written.
 # Reading is the cheaper: a state that is written must be read again some day, and disks wear.
-_FILE_TOKENS: Final = 256
+_FILE_TOKENS: Final = 32
 _READ_SHARE: Final = 64
 _WRITE_SHARE: Final = 16
 
@@ -44,27 +44,28 @@ class Way:
 
 
 def choose(
-    slots: Sequence[LiveSlot], reuses: Sequence[Reuse], stored: StoredPrefix | None, save_from: int | None
+    slots: Sequence[LiveSlot],
+    reuses: Sequence[Reuse],
+    stored: StoredPrefix | None,
+    *,
+    worth_a_file: int,
+    saves: bool,
 ) -> Way:
     """The cheapest way; of equal ones the one that discards least, then the slot that was idle longest.
 
-    `reuses` are what each slot offers. From `save_from` tokens on what is discarded can be saved first (None:
-    never) and costs little; else it may have to be evaluated again.
+    `reuses` are what each slot offers. If the store `saves`, what is discarded costs little from
+    `worth_a_file` tokens on, because it is saved first; else it may have to be evaluated again.
     """
-    ways = []
-    for slot, reuse in zip(slots, reuses, strict=True):
-        ways.append(_way(slot, reuse, False, len(reuse.tokens) - reuse.kept, save_from))
+
+    def way(slot: LiveSlot, reuse: Reuse, from_disk: bool, work: int) -> Way:
+        discarded = slot.loss(0 if from_disk else reuse.kept, worth_a_file)
+        saved = saves and discarded >= worth_a_file
+        price = _FILE_TOKENS + discarded // _WRITE_SHARE if saved else discarded
+        return Way(slot, reuse, from_disk, work + price, discarded)
+
+    offers = list(zip(slots, reuses, strict=True))
+    ways = [way(slot, reuse, False, len(reuse.tokens) - reuse.kept) for slot, reuse in offers]
     if stored is not None:
         loading = _FILE_TOKENS + stored.file.header.tokens // _READ_SHARE
-        ways += [
-            _way(slot, reuse, True, stored.left + loading, save_from)
-            for slot, reuse in zip(slots, reuses, strict=True)
-        ]
+        ways += [way(slot, reuse, True, stored.left + loading) for slot, reuse in offers]
     return min(ways, key=lambda way: (way.cost, way.discarded, way.slot.used))
-
-
-def _way(slot: LiveSlot, reuse: Reuse, from_disk: bool, work: int, save_from: int | None) -> Way:
-    discarded = max(0, slot.worth - (0 if from_disk else reuse.kept))
-    saved = save_from is not None and discarded >= save_from
-    loss = _FILE_TOKENS + discarded // _WRITE_SHARE if saved else discarded
-    return Way(slot, reuse, from_disk, work + loss, discarded)

@@ -60,6 +60,14 @@ class ControlMap:
         found: list[int] = self.ids[np.isin(self.ids, tokens)].tolist()
         return found
 
+    def since(self, token: int, end: int) -> ControlMap:
+        """The part from the last `token` on, with its end at byte `end` as a last entry: equal parts say that
+        the same marks stand at the same places of texts of equal length."""
+        last = np.flatnonzero(self.ids == token)[-1:]
+        start = int(last[0]) if last.size else 0
+        base = int(self.offsets[start]) if last.size else 0
+        return ControlMap(np.append(self.offsets[start:], end) - base, np.append(self.ids[start:], -1))
+
     def disagreement(self, prompt: ControlMap, free: npt.NDArray[np.bool_], end: int) -> int:
         """The first byte before `end` at which a prompt of the same text has other control tokens; `end` if
         there is none. Where `free` is set (for each of these tokens) the prompt need not have it."""
@@ -80,10 +88,15 @@ class ControlTokens:
         self.tokenizer = tokenizer
         ids = range(tokenizer.vocabulary_size)
         controls = [token for token in astuple(tokenizer.specials) if token is not None]
-        self._byte_lengths = np.array([len(tokenizer.token_bytes(token)) for token in ids], np.int64)
+        self._bytes = [tokenizer.token_bytes(token) for token in ids]
+        self._byte_lengths = np.array([len(content) for content in self._bytes], np.int64)
         self._is_control = np.isin(ids, controls)
-        self._strings = re.compile(b"|".join(re.escape(tokenizer.token_bytes(token)) for token in controls))
+        self._strings = re.compile(b"|".join(re.escape(self._bytes[token]) for token in controls))
         self._latest: tuple[Prompt, ControlMap] | None = None
+
+    def decode(self, tokens: Sequence[int]) -> bytes:
+        """The rendering of `tokens`, from a table: whole conversations are decoded for every save."""
+        return b"".join(map(self._bytes.__getitem__, tokens))
 
     def of(self, tokens: Sequence[int]) -> ControlMap:
         """The control tokens among `tokens`, at the offsets of their rendering."""

@@ -71,6 +71,14 @@ class LiveSlot:
         returns = not self._sampled or self._tail_returns or self._standing.position == self.session.position
         return self.session.position if returns else self.prompt_end
 
+    def loss(self, kept: int, worth_a_file: int) -> int:
+        """Tokens that would have to be evaluated again if only `kept` stay and the conversation goes on.
+
+        A prompt that keeps `worth_a_file` tokens or more is the same conversation, asked again or edited: an
+        answer behind the end of its last prompt is replaced, not lost.
+        """
+        return max(0, (self.worth if kept < worth_a_file else self.prompt_end) - kept)
+
     @property
     def hides_tokens(self) -> bool:
         """Whether the live tokens hold more than a client's text does: reasoning of earlier turns."""

@@ -74,7 +74,8 @@ class Slots:
             free,
             [slot.look(prompt) for slot in free],
             self._stored_prefix(files[0], prompt) if files else None,
-            self.settings.min_tokens if self._saves else None,
+            worth_a_file=self.settings.min_tokens,
+            saves=self._store is not None and not self._store.read_only,
         )
         slot = way.slot
         self._turns += 1
@@ -133,12 +134,9 @@ class Slots:
         if self._store is None:
             return
         for slot in self.slots:
-            self._save_worth(slot, Reason.SHUTDOWN, self.settings.min_tokens)
+            if slot.worth >= self.settings.min_tokens:
+                self._save_worth(slot, Reason.SHUTDOWN, self.settings.min_tokens)
         self._store.flush()
-
-    @property
-    def _saves(self) -> bool:
-        return self._store is not None and not self._store.read_only
 
     def _candidates(self, prompt: Prompt, context: int) -> list[CacheFile]:
         if self._store is None:
@@ -152,9 +150,10 @@ class Slots:
 
     def _start(self, prompt: Prompt, way: Way, files: Sequence[CacheFile]) -> Start:
         slot = way.slot
-        saved = self._save_worth(
-            slot, Reason.EVICT, way.kept + self.settings.min_tokens, [file.name for file in files]
-        )
+        least = self.settings.min_tokens
+        saved = None
+        if slot.loss(way.kept, least) >= least:
+            saved = self._save_worth(slot, Reason.EVICT, way.kept + 1, [file.name for file in files])
         if way.from_disk:
             start = self._from_disk(prompt, way, files, saved)
             if start is not None:
@@ -208,9 +207,9 @@ class Slots:
     def _save_worth(
         self, slot: LiveSlot, reason: Reason, least: int, protect: Collection[str] = ()
     ) -> Saved | None:
-        """Save the state, without an answer that no client will send back, if at least `least` tokens are
-        left of it. Whatever goes wrong costs the state and no more."""
-        if self._store is None or slot.worth < least:
+        """Save the state, without an answer that no client will send back; `least` tokens must be left of it.
+        Whatever goes wrong costs the state and no more."""
+        if self._store is None:
             return None
         if not slot.return_to_prompt(least):
             return Saved(False, "its answer will not come back, and there is no way back to before it", 0)

@@ -79,7 +79,7 @@ class LiveText:
         self._controls = controls
         self._standing = standing
         self._at_standing = not tail
-        self.text = standing.text + controls.tokenizer.decode(tail)
+        self.text = standing.text + controls.decode(tail)
         self.controls = standing.controls.followed_by(behind, len(standing.text))
         # The model reads its own words as it wrote them, with marks that are no marks in the client's text.
         positions = controls.positions(tail) + standing.position
