@@ -1,9 +1,13 @@
-"""How a prompt compares with the live tokens before anything changes. Knows no session. Spec: chat §7.2."""
+"""How a prompt compares with the live tokens before anything changes. Spec: chat §7.2."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from shared.kv.live.slots import Slots
+from shared.session import Session
 
 MissReason = Literal[
     "no-live-checkpoint",
@@ -36,3 +40,12 @@ class LiveMatch:
         if self.common == self.prompt:
             return "incoming-prompt-shorter-than-live-checkpoint"
         return "token-mismatch"
+
+
+def closest_match(slots: Slots, prompt: Sequence[int]) -> tuple[LiveMatch, Session]:
+    """The comparison with the session that has most in common with `prompt`, of equal ones the longest."""
+    sessions = [slot.session for slot in slots.slots]
+    common = [session.common_prefix(prompt) for session in sessions]
+    best = max(range(len(sessions)), key=lambda index: (common[index], sessions[index].position))
+    session = sessions[best]
+    return LiveMatch(session.position, len(prompt), common[best]), session

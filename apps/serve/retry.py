@@ -28,7 +28,7 @@ def retry_suffix(request: TurnRequest) -> list[Segment]:
 def _system_text(request: TurnRequest) -> str:
     """The prompt between its begin mark and its first turn."""
     region: list[Segment] = []
-    for segment in request.segments[1:]:
+    for segment in request.prompt.segments[1:]:
         if segment.kind is SegmentKind.CONTROL and segment.data.startswith(_TURN_MARKS):
             return join(region).decode("utf-8", "replace")
         region.append(segment)

@@ -1,7 +1,7 @@
 """One job on the engine: prefill, decode, and what is remembered afterwards.
 
 Runs on the inference thread. `TurnRun.steps` yields after every bounded piece of work, so that a scheduler
-can interleave several turns. Knows no dialect and no HTTP. Spec: chat §3.6, §3.7, §6.
+can interleave several turns. Knows no dialect and no HTTP. Spec: chat §3.6, §3.7, §6; kv §9.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from dataclasses import dataclass, replace
 
 from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Usage
-from apps.serve.live_match import LiveMatch
+from apps.serve.live_match import closest_match
 from apps.serve.log import ServerLog, describe
+from apps.serve.remember import Answer, remember_answer
 from apps.serve.retry import retry_suffix
-from apps.serve.slot import EffectivePrompt, LiveSlot
 from apps.serve.trace import ServerTrace
 from apps.serve.turn_log import TurnLog
 from shared.errors import Cancelled, ContextFullError, Ds4Error
 from shared.generate import Generation
+from shared.kv.live.prefill import Prefill
+from shared.kv.live.slots import Slots
+from shared.kv.live.start import Start
 from shared.kv.live.tool_memory import ToolMemory
 from shared.power import PowerGovernor
-from shared.session import Synced
 from shared.text.tokenizer import Tokenizer
-from shared.text.turn import Turn
+from shared.text.turn import DecodeState, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTools:
-    """What a turn works with besides its session."""
+    """What a turn works with besides its slot."""
 
     tokenizer: Tokenizer
     power: PowerGovernor
@@ -39,117 +41,125 @@ class TurnTools:
     trace: ServerTrace | None = None
 
 
-def run_turn(job: Job, slot: LiveSlot, tools: TurnTools) -> None:
+def run_turn(job: Job, slots: Slots, tools: TurnTools) -> None:
     """Run a job to its end and tell its channel. Only faults of our own come out as exceptions."""
-    run = TurnRun(job, slot, tools)
+    run = TurnRun(job, slots, tools)
     try:
         for _ in run.steps():
             pass
     except Cancelled:
         run.log.cancelled()
-        run.trace_end(f"cancelled during {job.phase.value}")
+        run.end(f"cancelled during {job.phase.value}")
         # Only a stopping server cancels a job that still has a listener.
         job.fail(STOPPING)
     except ContextFullError as error:
-        run.trace_end(f"refused: {error}")
+        run.end(f"refused: {error}")
         job.fail(Failure.of(error))
     except Ds4Error as error:
-        slot.invalidate()
         run.log.failed(describe(error))
-        run.trace_end(f"failed during {job.phase.value}: {describe(error)}")
+        run.end(f"failed during {job.phase.value}: {describe(error)}", state_is_good=False)
         job.fail(Failure(500, f"the engine failed during {job.phase.value}; the next request starts clean"))
     except Exception as error:
-        run.trace_end(f"internal error: {describe(error)}")
+        run.end(f"internal error: {describe(error)}", state_is_good=False)
         raise
 
 
 class TurnRun:
-    """A turn in work on one slot."""
+    """A turn in work. From its prefill on it holds a slot, until it ends."""
 
-    def __init__(self, job: Job, slot: LiveSlot, tools: TurnTools) -> None:
+    def __init__(self, job: Job, slots: Slots, tools: TurnTools) -> None:
         self._job = job
         self._request = job.request
-        self._slot = slot
-        self._session = slot.session
+        self._slots = slots
         self._tools = tools
+        self._start: Start | None = None
+        self._saved_bytes = 0
+        self._retried = False
         self.log = TurnLog(job, tools.log)
         self._trace = tools.trace.begin(job.request, tools.tokenizer) if tools.trace else None
 
     def steps(self) -> Iterator[None]:
-        """Do the turn. Raises Cancelled, ContextFullError, EngineFault."""
-        usage = self._prefill()
+        """Do the turn. Raises Cancelled, ContextFullError, EngineFault; then call `end`."""
+        self._job.phase = JobPhase.PREFILL
+        start, usage = yield from self._prefill_or_start_over()
         yield
-        turn, generation = yield from self._decode()
-        if self._may_retry(turn, generation) and self._retry():
+        turn, generation = yield from self._decode(start)
+        if self._may_retry(turn, generation) and self._retry(start):
             yield
-            turn, generation = yield from self._decode()
-        self._finish(turn, generation, usage)
+            turn, generation = yield from self._decode(start)
+        self._finish(start, turn, generation, usage)
 
-    def trace_end(self, how: str) -> None:
-        """The turn did not end well; the trace says why."""
+    def end(self, how: str, *, state_is_good: bool = True) -> None:
+        """The turn did not end well: the trace says why, the slot is free."""
+        if self._start is not None:
+            if not state_is_good:
+                self._start.slot.invalidate()
+            self._release(self._start)
         if self._trace is not None:
             self._trace.ended(how)
 
-    def _prefill(self) -> Usage:
-        self._job.phase = JobPhase.PREFILL
-        effective = self._plan()
-        synced = self._sync_with_checkpoint(effective)
-        self.log.prompt_done(synced.reused)
+    def _prefill_or_start_over(self) -> Generator[None, None, tuple[Start, Usage]]:
+        """A state from disk that breaks the engine costs its file and a second beginning, not the answer."""
+        start = self._begin()
+        try:
+            usage = yield from self._prefill(start)
+        except (Cancelled, ContextFullError):
+            raise
+        except Ds4Error as error:
+            self._start = None
+            self._slots.failed(start)
+            if start.file is None:
+                raise
+            self.log.starts_over(start.file.name, describe(error))
+            start = self._begin()
+            usage = yield from self._prefill(start)
+        return start, usage
+
+    def _begin(self) -> Start:
+        prompt = self._request.prompt
+        match, session = closest_match(self._slots, prompt.tokens)
         if self._trace is not None:
-            self._trace.prefilled(synced)
-        usage = Usage(len(effective.tokens), synced.reused)
+            self._trace.compared(match, session)
+        self._start = start = self._slots.begin(prompt)
+        self.log.prompt_start(start)
+        if start.source in ("miss", "disk-text") and match.live:
+            self.log.live_miss(match)
+        if self._trace is not None:
+            self._trace.planned(start)
+        return start
+
+    def _prefill(self, start: Start) -> Generator[None, None, Usage]:
+        work = Prefill(
+            self._slots, start, progress=self.log.prefill_progress, cancelled=self._job.is_cancelled
+        )
+        try:
+            yield from work.steps()
+        finally:
+            self._saved_bytes += work.report().saved_bytes
+        self.log.reuse(work.report())
+        self.log.prompt_done()
+        if self._trace is not None:
+            self._trace.prefilled(work.synced)
+        usage = Usage(len(start.tokens), start.reused)
         self._job.channel.put(PrefillDone(usage))
         return usage
 
-    def _plan(self) -> EffectivePrompt:
-        prompt = self._request.tokens
-        match = LiveMatch(self._session.position, len(prompt), self._session.common_prefix(prompt))
-        if self._trace is not None:
-            self._trace.compared(match, self._session)
-        effective = self._slot.plan(self._request)
-        cached = 0 if effective.source == "none" else self._session.position
-        self.log.prompt_start(effective, cached)
-        if effective.source == "none" and match.live:
-            self.log.live_miss(match)
-        if self._trace is not None:
-            self._trace.planned(effective, cached)
-        return effective
-
-    def _sync_with_checkpoint(self, effective: EffectivePrompt) -> Synced:
-        """Prefill with a checkpoint before the last token: there a prompt that is asked again, or whose
-        thinking mark changes, parts from this one."""
-        before_last = effective.tokens[:-1]
-        live = 0 if effective.source == "none" else self._session.position
-        if live >= len(before_last) or not before_last:
-            return self._sync(effective.tokens)
-        head = self._session.sync(before_last, self._all_but_one, cancelled=self._job.is_cancelled)
-        self._slot.checkpoint()
-        tail = self._session.sync(effective.tokens, cancelled=self._job.is_cancelled)
-        return Synced(head.reused, head.evaluated + tail.evaluated)
-
-    def _all_but_one(self, done: int, total: int) -> None:
-        """Progress of a prefill that leaves out the last token."""
-        self.log.prefill_progress(done, total + 1 if done < total else total)
-
-    def _sync(self, tokens: list[int]) -> Synced:
-        return self._session.sync(tokens, self.log.prefill_progress, cancelled=self._job.is_cancelled)
-
-    def _decode(self) -> Generator[None, None, tuple[Turn, Generation]]:
+    def _decode(self, start: Start) -> Generator[None, None, tuple[Turn, Generation]]:
         """One attempt at an answer; its events go out as they come."""
         self._job.phase = JobPhase.DECODE
-        ask = self._request.ask
+        ask, slot = self._request.ask, start.slot
         turn = Turn(
             thinking=self._request.thinking, tools=ask.tools, new_id=self._tools.tool_memory.unique(_new_id)
         )
         generation = Generation(
-            self._session,
+            slot.session,
             self._tools.tokenizer,
             turn,
             ask.generation,
             cancelled=self._job.is_cancelled,
             power=self._tools.power,
         )
-        start = self._session.position
+        first = slot.session.position
         try:
             for events in generation:
                 if events:
@@ -157,12 +167,19 @@ class TurnRun:
                 self.log.token(generation, turn)
                 if self._trace is not None:
                     self._trace.token(generation, turn)
+                if not generation.finished:
+                    self._save_on_the_way(start, turn)
                 yield
         finally:
-            self._slot.sampled(start)
+            slot.sampled(first)
         if generation.cause == "cancelled":
             raise Cancelled
         return turn, generation
+
+    def _save_on_the_way(self, start: Start, turn: Turn) -> None:
+        calling = turn.decode_state is not DecodeState.OUTSIDE or turn.held_call
+        saved = self._slots.while_decoding(start.slot, in_tool_call=calling)
+        self._saved_bytes += saved.bytes if saved is not None else 0
 
     def _may_retry(self, turn: Turn, generation: Generation) -> bool:
         """A whole answer whose calls all failed is tried again, once, if the model ended it itself."""
@@ -173,44 +190,39 @@ class TurnRun:
             and generation.cause in ("eos", "tool")
         )
 
-    def _retry(self) -> bool:
+    def _retry(self, start: Start) -> bool:
         """Tell the model that its call failed; False if the context has no room for that."""
-        suffix = retry_suffix(self._request)
-        tokens = self._session.tokens + self._tools.tokenizer.encode_segments(suffix)
-        if len(tokens) >= self._session.context:
+        session, suffix = start.slot.session, retry_suffix(self._request)
+        tokens = session.tokens + self._tools.tokenizer.encode_segments(suffix)
+        if len(tokens) >= session.context:
             return False
         self.log.restart()
         if self._trace is not None:
             self._trace.retried(suffix)
         self._job.channel.put(Restarted())
-        self._sync(tokens)
+        self._retried = True
+        session.sync(tokens, self.log.prefill_progress, cancelled=self._job.is_cancelled)
         return True
 
-    def _finish(self, turn: Turn, generation: Generation, prefilled: Usage) -> None:
-        self._remember(turn, generation)
+    def _finish(self, start: Start, turn: Turn, generation: Generation, prefilled: Usage) -> None:
+        answer = Answer(self._request, turn, generation, self._retried)
+        memory = self._tools.tool_memory if self._tools.exact_replay else None
+        replayed = remember_answer(answer, start.slot, memory)
+        self._release(start)
+        if turn.calls:
+            self.log.calls(turn.calls, raw=replayed)
         usage = replace(
             prefilled, completion=generation.completion_tokens, reasoning=generation.reasoning_tokens
         )
         finished = Finished(generation.finish_reason, generation.matched_stop, usage, tuple(turn.calls))
-        self.log.finished(finished)
+        self.log.finished(finished, self._saved_bytes)
         if self._trace is not None:
             self._trace.finished(turn, generation)
         self._job.channel.put(finished)
 
-    def _remember(self, turn: Turn, generation: Generation) -> None:
-        """What the next request of this conversation can build on."""
-        if turn.calls:
-            raw = turn.raw_block if self._tools.exact_replay else None
-            if raw is not None:
-                self._tools.tool_memory.remember([call.id for call in turn.calls], raw, turn.reasoning)
-            self.log.calls(turn.calls, raw=raw is not None)
-        elif (
-            self._request.thinking
-            and not self._request.tool_context
-            and turn.thinking_closed
-            and generation.cause == "eos"
-        ):
-            self._slot.remember_visible(self._request, turn.content)
+    def _release(self, start: Start) -> None:
+        self._slots.release(start.slot)
+        self._start = None
 
 
 def _new_id() -> str:

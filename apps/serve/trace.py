@@ -17,10 +17,10 @@ from typing import Final
 
 from apps.serve import trace_sections as sections
 from apps.serve.live_match import LiveMatch
-from apps.serve.slot import EffectivePrompt
 from apps.serve.turn_request import TurnRequest
 from apps.trace import TraceFile
 from shared.generate import Generation
+from shared.kv.live.start import Start
 from shared.session import Session, Synced
 from shared.text.segments import Segment, join
 from shared.text.tokenizer import Tokenizer
@@ -108,12 +108,12 @@ class TurnTrace:
         """The prompt was compared with the live state, which is still as it was."""
         self._file.write("--- cache decision ---\n" + sections.live_match(match, self._request))
         if match.reason == "token-mismatch":
-            prompt = self._request.tokens
+            prompt = self._request.prompt.tokens
             self._file.write(sections.windows(session.tokens, prompt, match.common, self._tokenizer))
 
-    def planned(self, effective: EffectivePrompt, cached: int) -> None:
+    def planned(self, start: Start) -> None:
         """It is decided what the turn goes on from."""
-        self._file.write(sections.reuse(effective, cached) + sections.prompts(self._request))
+        self._file.write(sections.reuse(start) + sections.prompts(self._request))
         self._file.write("--- generated ---\n")
 
     def prefilled(self, synced: Synced) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from apps.serve.live_match import LiveMatch
-from apps.serve.slot import EffectivePrompt
 from apps.serve.turn_request import TurnRequest
 from shared.generate import Generation
-from shared.text.segments import join
+from shared.kv.live.start import Start
 from shared.text.tokenizer import Tokenizer
 from shared.text.turn import Turn
 
@@ -24,7 +23,7 @@ def settings(request: TurnRequest) -> str:
         f"kind={ask.kind} model={_quoted(ask.model)} stream={_word(ask.stream)} "
         f"include_usage={_word(ask.include_usage)} "
         f"tools={len(ask.tools or ())} think={ask.effort}\n"
-        f"prompt={len(request.tokens)} max_tokens={ask.generation.max_tokens} "
+        f"prompt={len(request.prompt.tokens)} max_tokens={ask.generation.max_tokens} "
         f"temperature={sampling.temperature} top_p={sampling.top_p} min_p={sampling.min_p} "
         f"top_k={sampling.top_k} seed={'random' if ask.generation.seed is None else ask.generation.seed} "
         f"stop={_quoted(ask.generation.stop)}\n"
@@ -52,14 +51,19 @@ def windows(live: Sequence[int], prompt: Sequence[int], common: int, tokenizer: 
     return _window("live", live, common, tokenizer) + _window("prompt", prompt, common, tokenizer)
 
 
-def reuse(effective: EffectivePrompt, cached: int) -> str:
-    """What the turn goes on from."""
-    return f"source={effective.source} effective={len(effective.tokens)} cached={cached}\n"
+def reuse(start: Start) -> str:
+    """What the turn goes on from: `cached` tokens, of which `disk` were read from `file`."""
+    disk = start.reused if start.file is not None else 0
+    file = f" file={start.file.path.name}" if start.file is not None else ""
+    return (
+        f"source={start.source} slot={start.slot.number} effective={len(start.tokens)} "
+        f"cached={start.reused} disk={disk}{file}\n"
+    )
 
 
 def prompts(request: TurnRequest) -> str:
     """The request as it came and the prompt as the model gets it."""
-    return block("request json", request.body or b"") + block("prompt", join(request.segments))
+    return block("request json", request.body or b"") + block("prompt", request.prompt.rendered)
 
 
 def parsed(turn: Turn, generation: Generation, *, tool_start: bool, tool_end: bool, seconds: float) -> str:

@@ -9,12 +9,15 @@ from typing import Final
 from apps.serve.jobs import Finished, Job, JobPhase
 from apps.serve.live_match import LiveMatch
 from apps.serve.log import LogKind, ServerLog
-from apps.serve.slot import EffectivePrompt
 from shared.generate import Generation
+from shared.kv.live.report import ReuseReport
+from shared.kv.live.start import Source, Start
 from shared.text.messages import ToolCall
 from shared.text.turn import DecodeState, Turn
 
 _TOKENS_PER_LINE: Final = 50
+_LEAST_TOKENS: Final = 256
+_MIB: Final = 1 << 20
 
 
 class TurnLog:
@@ -27,20 +30,21 @@ class TurnLog:
         self._marked_tokens = 0
         self._prefill_seconds = 0.0
         self._prompt = self._cached = 0
-        self._source = "none"
+        self._source: Source = "miss"
         tools = " TOOLS" if job.request.ask.tools is not None else ""
         self._kind = job.request.ask.kind
         self._flags = tools
 
-    def prompt_start(self, effective: EffectivePrompt, cached: int) -> None:
-        self._prompt, self._cached, self._source = len(effective.tokens), cached, effective.source
+    def prompt_start(self, start: Start) -> None:
+        self._prompt, self._cached, self._source = len(start.tokens), start.reused, start.source
         self._log.line(f"{self._head()} prompt start", LogKind.PREFILL)
         if self._job.request.ask.note is not None:
             self._log.warning(self._job.request.ask.note)
-        if effective.source in ("thinking-visible", "memory-text", "memory-checkpoint"):
-            kind, _, match = effective.source.partition("-")
+        if start.source in ("thinking-visible", "memory-text", "memory-checkpoint"):
+            kind, _, match = start.source.partition("-")
             self._log.line(
-                f"{kind} live continuation match={match} cached={cached} prompt={self._prompt}", LogKind.CACHE
+                f"{kind} live continuation match={match} cached={self._cached} prompt={self._prompt}",
+                LogKind.CACHE,
             )
 
     def live_miss(self, match: LiveMatch) -> None:
@@ -51,8 +55,11 @@ class TurnLog:
         )
 
     def prefill_progress(self, done: int, total: int) -> None:
-        """After each completed prefill step, but for the last, which `prompt_done` reports."""
+        """After each completed prefill step, but for the last, which `prompt_done` reports. Where a state is
+        only remembered on the way no line is due."""
         now = time.monotonic()
+        if done and done - self._marked_tokens < min(_LEAST_TOKENS, total // 100):
+            return
         if 0 < done < total:
             chunk = _rate(done - self._marked_tokens, now - self._mark)
             spent = now - self._started
@@ -63,8 +70,17 @@ class TurnLog:
             )
         self._mark, self._marked_tokens = now, done
 
-    def prompt_done(self, cached: int) -> None:
-        self._cached = cached
+    def reuse(self, report: ReuseReport) -> None:
+        """What became of the prompt's beginning."""
+        self._log.line(str(report), LogKind.CACHE)
+
+    def starts_over(self, file: str, reason: str) -> None:
+        """The state of a cache file broke the engine; the turn begins again without it."""
+        self._log.warning(
+            f'{self._head()} starts over without file={file} error="{reason}" req={self._job.request.id}'
+        )
+
+    def prompt_done(self) -> None:
         self._prefill_seconds = time.monotonic() - self._started
         self._log.line(f"{self._head()} prompt done {self._prefill_seconds:.3f}s", LogKind.PREFILL)
         self._restart_decode()
@@ -96,15 +112,15 @@ class TurnLog:
             LogKind.TOOLS,
         )
 
-    def finished(self, finished: Finished) -> None:
-        """The one line that sums a request up."""
+    def finished(self, finished: Finished, saved_bytes: int) -> None:
+        """The one line that sums a request up; `saved_bytes` went to disk on its behalf."""
         now = time.monotonic()
         generated = finished.usage.completion
         prefilled = self._prompt - self._cached
         self._log.line(
             f"{self._head()} gen={generated} source={self._source} prefilled={prefilled} "
             f"prefill={_rate(prefilled, self._prefill_seconds)} t/s "
-            f"decode={_rate(generated, now - self._decode_started)} t/s "
+            f"decode={_rate(generated, now - self._decode_started)} t/s saved={saved_bytes / _MIB:.2f} MiB "
             f"queued={self._started - self._job.created:.3f}s finish={finished.finish_reason} "
             f"{now - self._job.created:.3f}s req={self._job.request.id}",
             LogKind.GENERATION,

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apps.serve.recall import recall_calls
 from apps.serve.settings import ServerSettings
 from shared.errors import ContextFullError
 from shared.generate import GenerationSettings
+from shared.kv.live.prompt import Prompt
 from shared.kv.live.tool_memory import ReplayCounts, ToolMemory
+from shared.kv.store.store import KvStore
 from shared.text.effort import Effort
 from shared.text.messages import Message, ToolSet
-from shared.text.segments import Segment
 from shared.text.template import render_chat
 from shared.text.tokenizer import Tokenizer
 
@@ -48,13 +50,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """A rendered prompt and how to go on from it. `tokens` is the whole prompt, encoded afresh. `replay` is
-    None where calls are never replayed, `body` the client's own words where a trace wants them."""
+    """A rendered prompt and what was asked about it. `replay` is None where calls are never replayed, `body`
+    the client's own words where a trace wants them."""
 
     ask: Ask
     id: str
-    segments: list[Segment]
-    tokens: list[int]
+    prompt: Prompt
     replay: ReplayCounts | None = None
     body: bytes | None = None
 
@@ -70,6 +71,11 @@ class TurnRequest:
         )
 
     @property
+    def client_sends_reasoning(self) -> bool:
+        """This client sends the reasoning of old answers back, or did so at least once."""
+        return any(message.role == "assistant" and message.reasoning for message in self.ask.messages)
+
+    @property
     def may_retry(self) -> bool:
         """A whole answer can hide a failed tool call and try again; a stream cannot."""
         return not self.ask.stream and self.ask.tools is not None
@@ -82,8 +88,12 @@ def prepare(
     settings: ServerSettings,
     memory: ToolMemory,
     body: bytes | None = None,
+    store: KvStore | None = None,
 ) -> TurnRequest:
-    """Render and tokenise. Raises ContextFullError if the prompt does not leave room for a token."""
+    """Render and tokenise; calls that only the `store` knows are replayed too. Raises ContextFullError if the
+    prompt does not leave room for a token."""
+    if settings.exact_replay and store is not None:
+        recall_calls(ask.messages, memory, store)
     messages, replay = memory.replay(ask.messages) if settings.exact_replay else (list(ask.messages), None)
     segments = render_chat(
         messages,
@@ -95,4 +105,4 @@ def prepare(
     tokens = model.tokenizer.encode_segments(segments)
     if len(tokens) >= model.context:
         raise ContextFullError(len(tokens), model.context)
-    return TurnRequest(ask, request_id, segments, tokens, replay, body)
+    return TurnRequest(ask, request_id, Prompt(segments, tokens), replay, body)

@@ -1,4 +1,4 @@
-"""The inference thread: it opens the engine, runs the jobs one after the other, and closes the engine.
+"""The inference thread: it opens the engine, runs the jobs one after the other, saves what is live, closes.
 
 Owns the queue and the thread. Everything that touches an engine or a session happens on that thread; the
 event loop only submits, cancels and listens. Knows no HTTP.
@@ -9,23 +9,26 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Job
+from apps.serve.live import Live, live_state
 from apps.serve.log import ServerLog, describe
 from apps.serve.run_turn import TurnTools, run_turn
 from apps.serve.settings import ServerSettings
-from apps.serve.slot import LiveSlot
 from apps.serve.trace import ServerTrace
 from apps.serve.turn_request import ModelFacts
+from shared.kv.live.slots import Slots
 from shared.kv.live.tool_memory import ToolMemory
+from shared.kv.store.store import KvStore
 from shared.session import Engine
 
 _MODEL_IDS = {0: "deepseek-v4-flash", 1: "deepseek-v4-pro"}
 
 
 class InferenceWorker:
-    """First come, first served, on one live session.
+    """First come, first served, on the live sessions.
 
     `open_engine` is called on the worker's own thread, because a backend may bind its state to it.
     """
@@ -51,6 +54,7 @@ class InferenceWorker:
         self._opened = threading.Event()
         self._open_error: BaseException | None = None
         self._facts: ModelFacts | None = None
+        self._store: KvStore | None = None
         self._thread = threading.Thread(target=self._main, name="inference", daemon=True)
 
     @property
@@ -58,6 +62,11 @@ class InferenceWorker:
         """Facts of the loaded model; valid after `start`."""
         assert self._facts is not None, "the worker was not started"
         return self._facts
+
+    @property
+    def store(self) -> KvStore | None:
+        """The disk store, if there is one. Other threads may only ask it for calls."""
+        return self._store
 
     @property
     def stopping(self) -> bool:
@@ -74,7 +83,7 @@ class InferenceWorker:
         return self._running is not None
 
     def start(self) -> ModelFacts:
-        """Open engine and session; returns when they are ready. Raises what opening raised."""
+        """Open engine, store and sessions; returns when they are ready. Raises what opening raised."""
         self._thread.start()
         self._opened.wait()
         if self._open_error is not None:
@@ -100,8 +109,8 @@ class InferenceWorker:
                 self._queue.remove(job)
 
     def stop(self, grace: float) -> None:
-        """Refuse new jobs, give the running and the waiting ones `grace` seconds, cut what is left, and
-        close the engine. Blocks; not for the worker's own thread."""
+        """Refuse new jobs, give the running and the waiting ones `grace` seconds, cut what is left, save what
+        is live, and close the engine. Blocks; not for the worker's own thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -130,41 +139,47 @@ class InferenceWorker:
             self._opened.set()
             return
         try:
-            try:
-                session = engine.open_session(self._context)
-                self._facts = ModelFacts(
-                    name=engine.name,
-                    id=_MODEL_IDS.get(engine.model_id, _MODEL_IDS[0]),
-                    effort_profile=engine.effort_profile,
-                    context=self._context,
-                    tokenizer=engine.tokenizer,
-                )
-            except BaseException as error:
-                self._open_error = error
-                return
-            finally:
-                self._opened.set()
-            tools = TurnTools(
-                tokenizer=engine.tokenizer,
-                power=engine.power,
-                tool_memory=self.tool_memory,
-                log=self.log,
-                exact_replay=self.settings.exact_replay,
-                trace=self.trace,
-            )
-            self._serve(LiveSlot(session, engine.tokenizer), tools)
-            session.close()
+            with ExitStack() as opened:
+                try:
+                    live = opened.enter_context(
+                        live_state(engine, self._context, self.settings, self.tool_memory, self.log)
+                    )
+                    self._ready(engine, live)
+                except BaseException as error:
+                    self._open_error = error
+                    return
+                finally:
+                    self._opened.set()
+                self._serve(live.slots, engine)
         finally:
             engine.close()
 
-    def _serve(self, slot: LiveSlot, tools: TurnTools) -> None:
+    def _ready(self, engine: Engine, live: Live) -> None:
+        """Let other threads know what they may ask about."""
+        self._store = live.store
+        self._facts = ModelFacts(
+            name=engine.name,
+            id=_MODEL_IDS.get(engine.model_id, _MODEL_IDS[0]),
+            effort_profile=engine.effort_profile,
+            context=self._context,
+            tokenizer=engine.tokenizer,
+        )
+
+    def _serve(self, slots: Slots, engine: Engine) -> None:
+        tools = TurnTools(
+            tokenizer=engine.tokenizer,
+            power=engine.power,
+            tool_memory=self.tool_memory,
+            log=self.log,
+            exact_replay=self.settings.exact_replay,
+            trace=self.trace,
+        )
         while (job := self._take()) is not None:
             try:
-                run_turn(job, slot, tools)
+                run_turn(job, slots, tools)
             except Exception as error:
                 # A fault of ours, not the engine's: the thread and the next request must survive it.
                 self.log.error(f"internal error: {describe(error)} req={job.request.id}")
-                slot.invalidate()
                 job.fail(Failure(500, "internal error; the next request starts clean"))
             finally:
                 with self._changed:

@@ -115,7 +115,7 @@ def test_log_lines_that_people_grep_for() -> None:
     assert f"chat ctx=0..{prompt}:{prompt} prefill chunk 8/{prompt} (" in log
     assert f"chat ctx=0..{prompt}:{prompt} prompt done 0." in log
     (summary,) = [line for line in log.splitlines() if "finish=" in line]
-    assert f"gen=5 source=none prefilled={prompt} prefill=" in summary
+    assert f"gen=5 source=miss prefilled={prompt} prefill=" in summary
     assert f"req={reply.headers['x-request-id']}" in summary
     assert "POST /v1/chat/completions 400 messages: field required req=req_" in log
 

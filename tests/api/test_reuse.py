@@ -67,7 +67,7 @@ def test_a_thinking_conversation_goes_on_from_the_whole_live_state(echo: bool) -
     """Old reasoning is not rendered again; the state that holds it serves all the same."""
     with serve_script(_script("a</think>one", "b\n\n</think>\n\ntwo", "c</think>three")) as server:
         assert _reused_whole(_talk(server, 3, echo=echo))
-        assert server.log.count("source=thinking-visible") == 2
+        assert server.log.count("kv cache source=thinking-visible") == 2
         assert server.log.count("thinking live continuation match=visible") == 2
 
 

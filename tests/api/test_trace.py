@@ -84,7 +84,7 @@ def test_a_plain_turn_is_told_from_its_request_to_its_end(tmp_path: Path) -> Non
         "--- cache decision ---\n"
         f"live=0 prompt={size[1]} common=0 reusable=no reason=no-live-checkpoint\n"
         "replay: mem=0 disk=0 canonical=0 missing_ids=0\n"
-        f"source=none effective={size[1]} cached=0\n"
+        f"source=miss slot=0 effective={size[1]} cached=0 disk=0\n"
         f"--- request json: {len(sent)} bytes ---\n{sent.decode()}\n"
         f"--- prompt: {len(prompt.encode())} bytes ---\n{prompt}\n"
         "--- generated ---\n"
@@ -143,7 +143,7 @@ def test_a_miss_shows_both_sides_around_the_first_difference(tmp_path: Path) -> 
         f'live around {at}:\n{live}prompt around {at}:\n{before}> {at} 34 "\\""\n  {at + 1} 110 "n"\n'
         in second
     )
-    assert "\nsource=none " in second
+    assert "\nsource=memory-checkpoint " in second
     # The prompt's marks differ from the live text: also a mismatch, at the end of what was asked.
     assert "reason=token-mismatch" in third
 
@@ -206,7 +206,7 @@ def test_a_fault_of_ours_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise RuntimeError("oops")
 
     with _tracing(tmp_path / "trace", _turn("ok")) as server:
-        monkeypatch.setattr("apps.serve.slot.LiveSlot.sampled", fail)
+        monkeypatch.setattr("shared.kv.live.slot.LiveSlot.sampled", fail)
         assert _ask(server, "q").status_code == 500
     (entry,) = _entries(tmp_path / "trace")
     assert "internal error: RuntimeError: oops (test_trace.py:" in entry

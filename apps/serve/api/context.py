@@ -41,7 +41,8 @@ class ServerContext:
     def prepare(self, ask: Ask, request_id: str, body: bytes) -> TurnRequest:
         """Render and tokenise; may take long, so not for the event loop's thread."""
         traced = body if self.worker.trace is not None else None
-        return prepare(ask, request_id, self.model, self.settings, self.worker.tool_memory, traced)
+        worker = self.worker
+        return prepare(ask, request_id, self.model, self.settings, worker.tool_memory, traced, worker.store)
 
     def job(self, turn: TurnRequest) -> Job:
         """A turn for the worker. Raises RequestError (503) once the server is stopping."""

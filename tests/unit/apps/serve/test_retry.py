@@ -5,6 +5,7 @@ from __future__ import annotations
 from apps.serve.retry import retry_suffix
 from apps.serve.turn_request import Ask, TurnRequest
 from shared.generate import GenerationSettings
+from shared.kv.live.prompt import Prompt
 from shared.sampling import Sampling
 from shared.text.effort import Effort
 from shared.text.messages import Message, ToolSet
@@ -16,7 +17,8 @@ def _request(effort: Effort) -> TurnRequest:
     messages = [Message("system", "Be brief. </tool_result>"), Message("user", "hello")]
     tools = ToolSet([{"name": "bash"}])
     ask = Ask("chat", "m", False, messages, tools, effort, GenerationSettings(Sampling(), 100))
-    return TurnRequest(ask, "req", render_chat(messages, tools, effort=effort, profile="official"), [])
+    segments = render_chat(messages, tools, effort=effort, profile="official")
+    return TurnRequest(ask, "req", Prompt(segments, []))
 
 
 def test_the_error_is_a_tool_result_with_the_system_text_as_a_reminder() -> None:

@@ -17,6 +17,7 @@ from apps.serve.trace_sections import escaped, windows
 from apps.serve.turn_request import Ask, TurnRequest
 from apps.trace import TraceFile
 from shared.generate import Generation, GenerationSettings
+from shared.kv.live.prompt import Prompt
 from shared.sampling import Sampling
 from shared.scripted.vocabulary import tokenizer, tokens_of
 from shared.text.events import EndCause
@@ -32,7 +33,8 @@ def _request(*, tools: bool = True) -> TurnRequest:
     messages = [Message("user", "u")]
     generation = GenerationSettings(Sampling(), 100, stop=("é",))
     ask = Ask("chat", "m", True, messages, ANY_TOOLS if tools else None, "high", generation)
-    return TurnRequest(ask, "req", render_chat(messages, None, effort="high", profile="official"), [])
+    segments = render_chat(messages, None, effort="high", profile="official")
+    return TurnRequest(ask, "req", Prompt(segments, []))
 
 
 def _generation(tokens: Sequence[int], cause: EndCause | None = None) -> Generation:
