@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from apps.chat.reply_printer import printable
@@ -35,8 +36,7 @@ def last_turns(tokens: Sequence[int], tokenizer: Tokenizer, count: int = TURNS_S
     """The last `count` turns of a transcript, oldest first, cut to a length that a screen can take."""
     user = tokenizer.specials.user
     starts = [index for index, token in enumerate(tokens) if token == user][-count:]
-    ends = [*starts[1:], len(tokens)]
-    return [_turn(tokens[start + 1 : end], tokenizer) for start, end in zip(starts, ends, strict=True)]
+    return [_turn(tokens[start + 1 : end], tokenizer) for start, end in pairwise([*starts, len(tokens)])]
 
 
 def show_turns(turns: Sequence[ShownTurn], *, on: Console) -> None:

@@ -19,6 +19,7 @@ def _command():
         temp: float = 1.0,
         backend: str = "auto",
         json: bool = False,
+        resume: str | None = None,
     ):
         pass
 
@@ -43,6 +44,14 @@ COMMAND = _command()
         # The command has no --power: the parser reports the word that was typed.
         (["--power-percent", "5"], ["--power-percent", "5"]),
         (["-p"], ["-p"]),
+        # The value of this one may be left out.
+        (["--resume"], ["--resume", "newest"]),
+        (["--resume", "--json"], ["--resume", "newest", "--json"]),
+        (["--resume", "--metal"], ["--resume", "newest", "--backend", "mlx"]),
+        (["--resume", "--", "x"], ["--resume", "newest", "--", "x"]),
+        (["--resume", "ab12", "--json"], ["--resume", "ab12", "--json"]),
+        (["--resume=ab12"], ["--resume=ab12"]),
+        (["-p", "--resume"], ["-p", "--resume"]),
     ],
 )
 def test_rewrite(given_words, expected):

@@ -44,6 +44,12 @@ def test_one_prompt_one_answer(ds4):
     assert not any("\x1b" in line for line in err)
 
 
+def test_one_prompt_saves_nothing(ds4, tmp_path):
+    before = {*tmp_path.rglob("*")}
+    assert ds4("-p", "hi", "-sys", "long " * 200)[0] == 0
+    assert {*tmp_path.rglob("*")} - before == {tmp_path / "script.json"}
+
+
 def test_thinking_is_on_until_it_is_turned_off(ds4):
     code, out, err = ds4("-p", "hi", "--nothink", turns=[turn("Hello")])
     assert (code, out) == (0, "Hello\n")
@@ -83,6 +89,12 @@ def test_the_budget_of_a_thinking_answer_is_explained(ds4):
         (["--role", "worker"], "ds4: --role: distributed inference is not part of this version"),
         (["--imatrix-out", "f"], "ds4: --imatrix-out: importance matrices are not part of this version"),
         (["--server"], "ds4: --server: use `ds4 serve`"),
+        (["-p", "a", "--resume"],
+         "ds4: --resume goes on with a conversation: it takes no prompt and no other kind of run"),
+        (["--inspect", "--resume", "ab"],
+         "ds4: --resume goes on with a conversation: it takes no prompt and no other kind of run"),
+        (["--resume", "newest!"],
+         "ds4: --resume takes the first hex digits of a session's id, not 'newest!': /list shows them"),
         (["-p", "a", "--think", "--nothink"], "ds4: --nothink contradicts --think: give one of them"),
         (["-p", "a", "--simulate-memory", "lots", "--backend", "reference", "--script", ""],
          "ds4: --script goes with --backend scripted, not reference"),

@@ -1,5 +1,7 @@
 """Typing: sending, several lines, history and completion."""
 
+import threading
+
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
@@ -54,3 +56,31 @@ def test_commands_levels_and_files_complete(tmp_path):
     assert _completions(f"/read {tmp_path}/no") == ["tes.txt"]
     assert _completions("what is /th") == []
     assert _completions("hello") == []
+
+
+def _idle(tmp_path, seconds, keys=""):
+    """Read a line from a keyboard on which `keys` are typed, and Enter once the reader has called out."""
+    called = []
+    with create_pipe_input() as source:
+
+        def when_idle():
+            called.append(threading.current_thread() is threading.main_thread())
+            source.send_text(" after\r")
+
+        source.send_text(keys)
+        read = line_reader(
+            tmp_path / "history",
+            when_idle=when_idle,
+            idle_seconds=seconds,
+            source=source,
+            output=DummyOutput(),
+        )
+        return read(), called
+
+
+def test_a_prompt_that_waits_calls_out_once_on_its_own_thread_and_goes_on(tmp_path):
+    assert _idle(tmp_path, 0.0, "before") == ("before after", [True])
+
+
+def test_a_prompt_that_was_answered_in_time_does_not_call_out(tmp_path):
+    assert _idle(tmp_path, 3600.0, "quick\r") == ("quick", [])

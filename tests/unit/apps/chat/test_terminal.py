@@ -198,6 +198,34 @@ def test_sigterm_leaves_the_terminal_as_it_was(terminal, busy):
     assert "Traceback" not in chat.raw
 
 
+def test_a_conversation_outlives_its_terminal_and_goes_on(terminal, tmp_path):
+    answers = [turn("Hello there."), turn("Second.")]
+    chat = terminal(*answers)
+    chat.wait_for("ds4>")
+    chat.type("hi\r")
+    chat.wait_for("generation: ")
+    chat.wait_for("ds4>")
+    chat.process.send_signal(signal.SIGHUP)
+    assert chat.wait_for_end() == 129
+    assert "Traceback" not in chat.raw
+    (file,) = tmp_path.rglob("sessions/*/*.kv")
+
+    again = terminal(*answers, arguments=["--resume"])
+    shown = again.wait_for("ds4>")
+    assert f"session loaded id={file.name[:8]}" in shown
+    assert "> hi\nHello there.\n" in shown
+    again.type("/list\r")
+    assert f"* {file.name[:8]}" in again.wait_for("hi\n")
+    again.wait_for("ds4>")
+    again.type("more\r")
+    again.wait_for("generation: ")
+    again.wait_for("ds4>")
+    again.type("\x04")
+    assert "session saved id=" in again.wait_for("MiB")
+    assert again.wait_for_end() == 0
+    assert [path.name for path in tmp_path.rglob("sessions/*/*.kv")] == [file.name]
+
+
 @pytest.mark.parametrize(("environment", "dim"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_thinking_is_dim_unless_colour_is_off(terminal, environment, dim):
     chat = terminal(turn("Hm.", "</think>", "Yes."), turn("Hm.", "</think>", "Yes."), environment=environment)
