@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from shared.kv.live.checkpoints import DEFAULT_CHECKPOINT_BYTES
-from shared.kv.live.prefill import Prefill
+from shared.kv.live.prefill import ALONE, Prefill
 from shared.kv.live.prompt import Prompt
 from shared.kv.live.slots import Slots
 from shared.kv.live.start import Start
@@ -92,7 +92,9 @@ class LiveTalk:
         return Prompt(segments, self.tokenizer.encode_segments(segments))
 
     def prefill(self, prompt: Prompt, **options: Any) -> Prefill:
-        """Begin a turn and evaluate its prompt."""
+        """Begin a turn and evaluate its prompt. Every save is on disk before the next step: none is dropped
+        for a longer one."""
+        options.setdefault("quantum", self._patient_quantum)
         self.last = self.slots.begin(prompt)
         prefill = Prefill(self.slots, self.last, **options)
         prefill.run()
@@ -112,7 +114,8 @@ class LiveTalk:
         slot = self.start.slot
         before = slot.session.position
         for token in self.letters(answer) if isinstance(answer, bytes) else answer:
-            self.slots.while_decoding(slot, in_tool_call=False)
+            if self.slots.while_decoding(slot, in_tool_call=False) is not None:
+                self.flushed()
             slot.session.submit(token)
         slot.sampled(before)
         if ending == "returns":
@@ -121,6 +124,11 @@ class LiveTalk:
             slot.remember_visible(prompt, content)
         self.slots.release(slot)
         return Figures(self.start.source, reused, evaluated)
+
+    def _patient_quantum(self) -> int:
+        if self.store is not None:
+            self.store.flush()
+        return ALONE
 
     def letters(self, text: bytes) -> list[int]:
         """One token for each byte: seldom how the tokenizer itself would write words."""

@@ -76,7 +76,9 @@ def _visible_offset(tokens: Sequence[int], end: int, prompt: Prompt, controls: C
     end_mark = controls.tokenizer.token_bytes(specials.eos)
     if text.endswith(end_mark) and tokens[-1] != specials.eos:
         return end - len(end_mark)
+    if found.only(*heads, specials.eos)[-1:] != [specials.assistant]:
+        return end
     ours = controls.byte_length(tokens)
     if found.since(specials.assistant, ours).same_as(wanted.since(specials.assistant, end)):
-        return end  # the key ends in plain text: what is hidden lies further back
+        return end  # nothing is hidden in this answer
     return end if controls.of_prompt(prompt).has(end, specials.eos) else None
