@@ -76,7 +76,7 @@ class Saver:
             return Refusal(f"fewer than {self._settings.min_tokens} tokens")
         if not 0 < len(incoming.text) <= MOST_TEXT_BYTES:
             return Refusal(f"a key of {len(incoming.text)} bytes")
-        return self._existing(incoming, tool_map) or self._no_room(incoming, protect)
+        return self._existing(incoming, tool_map) or self._no_room(incoming)
 
     def describe(
         self, key: Key, reason: Reason, tokens: int, context: int, payload_bytes: int, trailer: bytes
@@ -183,15 +183,14 @@ class Saver:
             why = reason_of(error, file.path.name)
             self._say(f"kv store failed file={file.path.name}: its tool calls cannot be updated: {why}")
 
-    def _no_room(self, incoming: Incoming, protect: Collection[str]) -> Refusal | None:
+    def _no_room(self, incoming: Incoming) -> Refusal | None:
         size = incoming.file.size
         if not fits_budget(size, self._settings):
             return Refusal(f"{mebibytes(size)} do not fit the budget")
         with self._lock:
             coming = dict(self._coming)
         files = {file.name: file for file in self._shelf.files()} | coming
-        kept = self._shelf.kept().union(protect)
-        victims = self._room.plan(files.values(), incoming, self._clock(), kept)
+        victims = self._room.plan(files.values(), incoming, self._clock(), self._shelf.kept())
         if victims.would_evict_incoming:
             return Refusal("it would be the first to be evicted")
         gain = sum(files[name].size for name in victims.names if name not in coming)

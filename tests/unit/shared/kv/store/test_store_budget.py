@@ -13,6 +13,7 @@ from shared.kv.files.cache_file import cache_name
 from shared.kv.files.header import Reason
 from shared.kv.store import saver as saver_module
 from shared.kv.store.outcomes import Key
+from shared.kv.store.writer import Job
 from shared.session import Session
 from tests.support.cache_builder import put_cache_file
 from tests.support.clock import FakeClock
@@ -26,6 +27,17 @@ HALF_DAY = 12 * 3600
 def _size(text: bytes, context: int = 512) -> int:
     """Bytes of the file of a session that holds `text`."""
     return 52 + len(text) + SyntheticSession(context).become(text).payload_bytes()
+
+
+def _hold(one: OpenStore) -> threading.Event:
+    """Keep the writer busy until the event is set."""
+    gate = threading.Event()
+
+    def run() -> None:
+        assert gate.wait(10)
+
+    one.store._saver.writer.put(Job("busy", b"", 0, False, run, lambda: None))
+    return gate
 
 
 def _used(folder: Path) -> int:
@@ -51,29 +63,19 @@ def test_one_growing_conversation_in_hardly_more_than_one_file(tmp_path: Path) -
     one.store.close()
 
 
-def test_states_of_one_prompt_that_come_faster_than_they_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, gate, names = threading.Event(), threading.Event(), []
-    write = saver_module.write_cache_file
-
-    def held(path: Path, *parts: object, **options: object) -> object:
-        begun.set()
-        assert gate.wait(10)
-        names.append(path.name)
-        return write(path, *parts, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(saver_module, "write_cache_file", held)
+def test_states_of_one_prompt_that_come_faster_than_they_are_written(tmp_path: Path) -> None:
     one = OpenStore(tmp_path, budget_bytes=int(1.2 * _size(LONG)))
-    one.save(LONG[:100], Reason.CONTINUED, wait=False)
-    assert begun.wait(10)
+    gate = _hold(one)
     for length in (200, 300, 400, 500):
         assert one.save(LONG[:length], Reason.CONTINUED, wait=False).stored
+    again = one.save(LONG, Reason.CONTINUED, wait=False)
+    assert (again.stored, again.why, again.bytes) == (True, "already being written", 0)
     gate.set()
     one.store.flush()
-    assert names == [cache_name(LONG[:100]), cache_name(LONG)]
+    assert [line.rpartition("file=")[2] for line in one.lines("kv stored")] == [cache_name(LONG)]
     assert stored_texts(tmp_path) == {LONG}
-    assert len(one.lines("kv skipped")) == 3
+    reasons = [line.rpartition(": ")[2] for line in one.lines("kv skipped")]
+    assert reasons[:3] == ["a longer state of the same conversation came before it was written"] * 3
     one.store.close()
 
 
@@ -146,24 +148,44 @@ def test_what_is_about_to_be_loaded_makes_no_room(tmp_path: Path) -> None:
     one.store.close()
 
 
-def test_found_files_stay_while_an_older_save_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = threading.Event()
-    write = saver_module.write_cache_file
-
-    def held(*parts: object, **options: object) -> object:
-        assert gate.wait(10)
-        return write(*parts, **options)  # type: ignore[arg-type]
-
+def test_found_files_stay_when_an_older_save_gets_its_turn(tmp_path: Path) -> None:
     one = OpenStore(tmp_path, budget_bytes=int(1.2 * _size(LONG)))
     one.save(LONG, Reason.CONTINUED)
-    monkeypatch.setattr(saver_module, "write_cache_file", held)
-    one.save(b"e" * 500, Reason.EVICT, wait=False)
-    (file,) = one.store.find(LONG, 512)
+    gate = _hold(one)
+    assert one.save(b"e" * 500, Reason.EVICT, wait=False).stored
+    assert one.store.find(LONG, 512)
     gate.set()
     one.store.flush()
-    assert file.path.exists()
+    assert stored_texts(tmp_path) == {LONG}
+    assert one.lines("kv skipped")[0].endswith("it would be the first to be evicted")
+    one.store.close()
+
+
+def test_a_save_keeps_what_it_protects_until_its_turn(tmp_path: Path) -> None:
+    one = OpenStore(tmp_path, budget_bytes=int(2.2 * _size(LONG)))
+    one.save(LONG, Reason.CONTINUED)
+    one.save(b"o" * 500, Reason.COLD)
+    gate = _hold(one)
+    assert one.save(b"e" * 500, Reason.EVICT, protect=[cache_name(LONG)], wait=False).stored
+    one.store.find(b"nothing of the kind", 512)
+    gate.set()
+    one.store.flush()
+    assert stored_texts(tmp_path) == {LONG, b"e" * 500}
+    one.store.close()
+
+
+def test_what_is_wanted_since_the_choice_was_made_stays(tmp_path: Path) -> None:
+    one = OpenStore(tmp_path)
+    one.save(LONG)
+    shelf, name = one.store._shelf, cache_name(LONG)
+    shelf.pin([name])
+    shelf.evict([name])
+    shelf.pin([])
+    with shelf.using(name):
+        shelf.evict([name])
+    assert stored_texts(tmp_path) == {LONG}
+    shelf.evict([name])
+    assert list(tmp_path.glob("*.kv*")) == []
     one.store.close()
 
 

@@ -1,4 +1,4 @@
-"""The store knows nothing of what a payload holds: sessions of the scripted engine, with a payload of their own."""
+"""A store knows nothing of what a payload holds: sessions of the scripted engine, with their own payload."""
 
 from __future__ import annotations
 
