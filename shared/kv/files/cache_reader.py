@@ -105,7 +105,7 @@ class CacheReader:
         scratch = bytearray(_CHUNK)
         while stream.readinto(scratch):
             pass
-        return not stream.remaining and self._checksum.hexdigest() == self._sidecar.digest
+        return self._checksum.hexdigest() == self._sidecar.digest
 
     def tool_map(self, limit_ids: int = DEFAULT_ID_LIMIT) -> dict[str, bytes]:
         """The blocks by tool id, as far as they can be read; empty without a map."""

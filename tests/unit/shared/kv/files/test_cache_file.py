@@ -97,6 +97,12 @@ def test_giant_lengths_are_damage_and_cost_no_memory(tmp_path: Path, payload: in
         tracemalloc.stop()
 
 
+def test_says_where_a_file_is_cut_off(tmp_path: Path) -> None:
+    for cut, where in ((47, "within its header"), (51, "before its text"), (54, "has 54 bytes of 55")):
+        with pytest.raises(DamagedFile, match=where):
+            read_cache_file(written(tmp_path, MINIMAL, MINIMAL.content[:cut]))
+
+
 def test_missing_files_and_older_ones(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_cache_file(tmp_path / MINIMAL.name)

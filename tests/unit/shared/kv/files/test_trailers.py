@@ -118,7 +118,19 @@ def test_announced_lengths_are_not_allocated() -> None:
         with pytest.raises(DamagedFile):
             read_title(title)
         assert read_tool_map(block) == {}
-        # One bounded piece, not the length that was announced.
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_reads_in_bounded_pieces() -> None:
+    class Counted(io.BytesIO):
+        largest = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            self.largest = max(self.largest, size or 0)
+            return super().read(size)
+
+    title = Counted(encode_title(bytes(3 << 20)))
+    assert read_title(title) == bytes(3 << 20)
+    assert title.largest == 1 << 20
