@@ -69,8 +69,9 @@ class ModelCheck:
         mine = (shape.layer_count, shape.head_dim, shape.index_dim, shape.vocabulary_size)
         if (words.layers, words.head_dim, words.index_dim, words.vocabulary) != mine:
             return "it was written for another model layout"
-        if words.window != max(1, min(shape.window, words.context)):
-            return f"it has a window of {words.window} tokens, this model {shape.window}"
+        window = max(1, min(shape.window, words.context))
+        if words.window != window:
+            return f"it has a window of {words.window} tokens where this model has {window}"
         told = zip(outline.layers, shape.compress_ratios, strict=True)
         if any(layer.ratio not in (None, ratio) for layer, ratio in told):
             return "it was written for a model whose layers have other ratios"

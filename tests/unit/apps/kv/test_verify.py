@@ -5,10 +5,12 @@ import io
 import json
 import shutil
 import struct
+from contextlib import closing
 
 import pytest
 
 from apps import cli
+from apps.kv.model_check import ModelCheck
 from apps.kv.verification import verify_file
 from shared.kv.files.cache_writer import write_cache_file
 from shared.kv.files.header import Extension, Header, Reason
@@ -63,6 +65,25 @@ def test_their_own_model_agrees_and_another_one_does_not(capsys):
     code, (found,) = _verify(capsys, COLD, "-m", tiny_pro())
     assert (code, found["state"], found["problems"]) == (1, "foreign", [])
     assert _verify(capsys, "--all", "--dir", GOLDEN / "kv", "-m", tiny_pro())[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("payload", "fields", "why"),
+    [
+        ({}, {"model_id": 1}, "it belongs to model 1, this is model 0"),
+        ({"head_dim": 128}, {}, "it was written for another model layout"),
+        ({"ratios": (0, 0, 4, 128, 4)}, {}, "it was written for another model layout"),
+        ({"context": 64}, {"context": 64}, "it has a window of 128 tokens where this model has 64"),
+        ({"ratios": (0, 0, 4, 128, 4, 0)}, {}, "it was written for a model whose layers have other ratios"),
+    ],
+)
+def test_each_way_to_be_of_another_model(tmp_path, payload, fields, why):
+    sizes = {"ratios": (0, 0, 4, 128, 4, 128), "head_dim": 256, "index_dim": 128, "vocabulary": 1280}
+    tokens = payload.get("context", 200)
+    path = put_cache_file(tmp_path, b"text", tokens, zero_payload(tokens, **(sizes | payload)), **fields)
+    with closing(ModelCheck.open(tiny_q2())) as model:
+        verdict = verify_file(path, model)
+    assert (verdict.foreign, verdict.problems) == (why, [])
 
 
 def test_tokens_that_do_not_render_to_the_text_need_the_model(tmp_path, capsys):
