@@ -156,7 +156,6 @@ class LiveSlot:
             Extension.THINKING_VISIBLE,
             answer_ends=True,
         )
-        self._sampled = []
         self.checkpoints.drop_beyond(len(head))
 
     def key(self) -> Key | None:

@@ -116,6 +116,14 @@ class TestSavingFirst:
         assert talk.turn(prompt, b"x") == ("memory-checkpoint", len(prompt.tokens) - 1, 1)
         assert talk.start.saved is None
 
+    def test_nor_is_one_whose_reasoning_is_hidden(self, talks: TalkMaker, tmp_path: Path) -> None:
+        talk = talks(folder=tmp_path)
+        prompt = talk.prompt(LONG, "high")
+        thought = [*b"a long thought " * 20, talk.tokenizer.specials.think_end, *b"ok"]
+        talk.turn(prompt, thought, ending="visible", content="ok")
+        assert talk.turn(prompt, b"x") == ("memory-checkpoint", len(prompt.tokens) - 1, 1)
+        assert talk.start.saved is None
+
     def test_an_answer_that_will_not_come_back_is_cut_off_first(
         self, talks: TalkMaker, tmp_path: Path
     ) -> None:
