@@ -198,7 +198,9 @@ def test_an_engine_fault_is_an_exception_in_both_forms_and_the_next_request_work
         with pytest.raises(openai.InternalServerError):
             client.chat.completions.create(model="deepseek-chat", messages=_HELLO)
         answer = client.chat.completions.create(model="deepseek-chat", messages=_HELLO)
-        assert sum(entry["call"] == "invalidate" for entry in server.journal) == 2
+        evaluated = sum(entry["evaluated"] for entry in server.journal if entry["turn"] == 2)
+    assert answer.usage is not None
+    assert evaluated == answer.usage.prompt_tokens
     assert answer.choices[0].message.content == "fine"
 
 

@@ -72,8 +72,19 @@ def _streamed_calls(events: list[Any]) -> dict[int, tuple[str, str]]:
 
 
 def _prefills(server: RunningServer) -> list[dict[str, Any]]:
-    """The journal's prefills of prompts, without the last token, which follows a checkpoint."""
-    return [entry for entry in server.journal if entry["call"] == "sync" and entry["evaluated"] > 1]
+    """The journal's prefills of prompts; the stops that each makes on its way are none of their own."""
+    prefills: list[dict[str, Any]] = []
+    decoded = True
+    for entry in server.journal:
+        if entry["call"] == "pick":
+            decoded = True
+        elif entry["call"] == "sync" and decoded:
+            prefills.append(entry)
+            decoded = False
+        elif entry["call"] == "sync":
+            evaluated = prefills[-1]["evaluated"] + entry["evaluated"]
+            prefills[-1] = entry | {"reused": prefills[-1]["reused"], "evaluated": evaluated}
+    return prefills
 
 
 def test_a_whole_answer_hides_a_failed_call_and_tries_once_more() -> None:
@@ -88,7 +99,7 @@ def test_a_whole_answer_hides_a_failed_call_and_tries_once_more() -> None:
     # The second attempt goes on from the first: nothing is prefilled again.
     assert len(syncs) == 2
     assert syncs[1]["reused"] > syncs[0]["tokens"]
-    assert answer["usage"]["prompt_tokens"] == syncs[0]["tokens"] + 1
+    assert answer["usage"]["prompt_tokens"] == syncs[0]["tokens"] == syncs[0]["evaluated"]
     assert answer["usage"]["completion_tokens"] < len(_block("ls"))
 
 
@@ -113,9 +124,9 @@ def test_a_call_cut_by_the_budget_is_not_tried_again_and_never_closes() -> None:
         budget = len(pieces) - 30
         whole = _post(server, max_tokens=budget)["choices"][0]
         events = _stream(server, max_tokens=budget)
-        evaluated = [entry["evaluated"] for entry in server.journal if entry["call"] == "sync"]
-    # The prompt up to its last token, that token, and it again for the same prompt: no further attempt.
-    assert evaluated[1:] == [1, 1]
+        evaluated = [entry["evaluated"] for entry in _prefills(server)]
+    # The prompt, and its last token again for the same prompt: no further attempt.
+    assert evaluated[1:] == [1]
     assert whole["finish_reason"] == "length"
     assert "tool_calls" not in whole["message"]
     ((name, arguments),) = _streamed_calls(events).values()
