@@ -23,13 +23,12 @@ ResumeOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-# Not the variable of `ds4 serve`: its store makes room by deleting files.
+# No variable: that of `ds4 serve` names a store, which makes room by deleting files.
 DirectoryOption = Annotated[
     Path | None,
     typer.Option(
         "--kv-disk-dir",
         metavar="DIR",
-        envvar="DS4_SESSIONS_DIR",
         show_default="in the user's data, one folder a model",
         help="Folder of saved conversations.",
         rich_help_panel=_PANEL,

@@ -38,8 +38,6 @@ class SystemState:
         `Session.sync`."""
         if len(head) < LEAST_TOKENS or len(head) >= session.context:
             return 0
-        # The file may still be on its way.
-        self._writer.settle()
         text = self._engine.tokenizer.decode(head)
         if self._file.load(session, text, head):
             say(f"system prompt: {len(head)} tokens taken from disk", "ds4.cache", on=self._err)

@@ -68,3 +68,14 @@ def put_session(
     path = folder / f"{hashlib.sha1(key).hexdigest()}.kv"
     path.write_bytes(cache_bytes(text, payload, tokens=tokens, trailer=trailer, **flags))
     return path
+
+
+def saved_files(tmp_path: Path) -> list[str]:
+    """Names of the sessions in the folder that the chats of a test save in."""
+    folder = tmp_path / "sessions"
+    return sorted(path.name for path in folder.glob("*.kv")) if folder.exists() else []
+
+
+def saved_ids(tmp_path: Path) -> list[str]:
+    """Their ids, as people type them."""
+    return [name[:8] for name in saved_files(tmp_path)]

@@ -54,6 +54,12 @@ def test_another_text_is_another_prompt(engine, file, text):
     assert not file.load(engine.open_session(2000), text, tokenizer().encode_rendered(text))
 
 
+def test_a_text_that_was_changed_in_the_file_is_another_prompt(engine, file):
+    sidecar_path(file.path).unlink()
+    file.path.write_bytes(file.path.read_bytes().replace(b"Be brief", b"Be grief"))
+    assert not file.load(engine.open_session(2000), TEXT, TOKENS)
+
+
 def test_the_same_text_in_other_tokens_is_another_prompt(engine, file):
     session = engine.open_session(2000)
     # The mark as plain text has more tokens; as many others stand for the same length here.
