@@ -166,6 +166,18 @@ def test_an_answer_that_goes_on_is_not_the_visible_one(talk: LiveTalk) -> None:
     assert found[:2] == ("memory-checkpoint", len(first.tokens) - 1)
 
 
+def test_a_checkpoint_behind_the_thinking_mark_does_not_outlive_the_answer(talk: LiveTalk) -> None:
+    """Asked again before it was answered, the whole prompt is remembered, its last mark included; behind the
+    answer that mark is no part of what the client sends."""
+    first = talk.prompt(FIRST, "high")
+    talk.turn(first)
+    thought = [*b"hm", talk.tokenizer.specials.think_end, *b"ok"]
+    assert talk.turn(first, thought, ending="visible", content="ok").evaluated == 0
+    edited = talk.prompt(after("okay"), "high")
+    talk.turn(edited)
+    assert talk.start.slot.session.tokens == edited.tokens
+
+
 def test_a_visible_state_is_not_for_content_that_only_looks_like_it(talk: LiveTalk) -> None:
     first = talk.prompt(FIRST, "high")
     talk.turn(first, [talk.tokenizer.specials.think_end, *b"ok"], ending="visible", content="ok")

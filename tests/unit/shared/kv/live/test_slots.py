@@ -64,6 +64,17 @@ class TestChoice:
         talk.turn(talk.prompt([Message("user", "cccc")]))
         assert talk.start.slot.number == 1
 
+    @pytest.mark.parametrize(("on_disk", "number"), [(True, 0), (False, 1)])
+    def test_what_can_be_saved_may_make_room(
+        self, on_disk: bool, number: int, talks: TalkMaker, tmp_path: Path
+    ) -> None:
+        """Half of a prompt is what a long conversation begins with: is it worth taking that one's slot?"""
+        talk = talks(2, folder=tmp_path if on_disk else None, settings=QUIET)
+        system = Message("system", "rule " * 200)
+        talk.turn(talk.prompt([system, Message("user", "word " * 800)]), b"x")
+        talk.turn(talk.prompt([system, Message("user", "a title?")]), b"x")
+        assert talk.start.slot.number == number
+
     def test_a_slot_in_use_is_left_alone(self, talks: TalkMaker) -> None:
         talk = talks(2)
         first = talk.slots.begin(talk.prompt(HELPER))
