@@ -77,7 +77,9 @@ class ConversationFile:
         capture = self._capture(cancelled, whole=whole)
         self._write(capture)
         self._conversation.unsaved = False
-        say(self._saved_line(started), "ds4.cache", on=self._err)
+        # The terminal may be gone when a save is due.
+        with contextlib.suppress(OSError):
+            say(self._saved_line(started), "ds4.cache", on=self._err)
 
     def save_later(self) -> None:
         """Copy the conversation out of the engine and write it in the background. Raises like `save`; what

@@ -71,11 +71,12 @@ class ChatLoop:
         }
 
     def run(self) -> None:
-        """Read and handle lines until Ctrl+D or /quit, and save. Told to end by a signal, it saves too."""
+        """Read and handle lines until Ctrl+D or /quit, and save. Saves too when it has to end: by a signal,
+        or because its terminal is gone."""
         try:
             while self.goes_on() or not self._sessions.leave():
                 pass
-        except SystemExit:
+        except (SystemExit, OSError):
             self._sessions.leave()
             raise
 

@@ -123,7 +123,8 @@ class SessionCommands:
         """The user has not typed for a while: save in the background. Never raises: what fails now is tried
         again, and said, when the user leaves."""
         if self._autosave and self._conversation.unsaved:
-            with contextlib.suppress(Ds4Error, MemoryError, OSError):
+            # Not even a fault of ours may break the prompt that the user types at.
+            with contextlib.suppress(Exception):
                 self._writer.settle()
                 self._file.save_later()
 

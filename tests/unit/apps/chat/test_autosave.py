@@ -130,7 +130,7 @@ def test_idling_never_raises(chat, monkeypatch):
     one.run("one")
 
     def broken(*_, **__):
-        raise EngineFault("broken")
+        raise ZeroDivisionError
 
     monkeypatch.setattr(one.conversation, "catch_up", broken)
     monkeypatch.setattr(one.conversation, "missing", broken)
@@ -145,6 +145,13 @@ def test_a_signal_to_end_saves_first(chat, tmp_path):
     assert len(saved_files(tmp_path)) == 1
     again = chat(resume=NEWEST)
     assert again.conversation.turns == 1
+
+
+def test_a_terminal_that_is_gone_is_a_reason_to_save(chat, tmp_path):
+    one = chat()
+    with pytest.raises(OSError, match="gone"):
+        one.leave("one", OSError(5, "the terminal is gone"))
+    assert len(saved_files(tmp_path)) == 1
 
 
 def test_a_signal_in_the_middle_of_an_answer_saves_the_turns_before(chat, tmp_path, monkeypatch):

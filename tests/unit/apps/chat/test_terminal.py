@@ -81,11 +81,18 @@ class Terminal:
             self.raw += data.decode("utf-8", "replace")
         return self.process.wait(PATIENCE)
 
+    def hang_up(self):
+        """Close the terminal's window, and wait for the program to end."""
+        os.close(self._master)
+        self._master = None
+        return self.process.wait(PATIENCE)
+
     def close(self):
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        if self._master is not None:
+            os.close(self._master)
 
 
 @pytest.fixture
@@ -224,6 +231,21 @@ def test_a_conversation_outlives_its_terminal_and_goes_on(terminal, tmp_path):
     assert "session saved id=" in again.wait_for("MiB")
     assert again.wait_for_end() == 0
     assert [path.name for path in tmp_path.rglob("sessions/*/*.kv")] == [file.name]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_window_that_is_closed_costs_no_conversation(terminal, tmp_path, busy):
+    chat = terminal(turn("Hello there."), turn(*["word "] * 200, piece_delay_s=0.05))
+    chat.wait_for("ds4>")
+    chat.type("hi\r")
+    chat.wait_for("generation: ")
+    chat.wait_for("ds4>")
+    if busy:
+        chat.type("more\r")
+        chat.wait_for("word word")
+    chat.hang_up()
+    (file,) = tmp_path.rglob("sessions/*/*.kv")
+    assert b"Hello there." in file.read_bytes()
 
 
 @pytest.mark.parametrize(("environment", "dim"), [({}, True), ({"NO_COLOR": "1"}, False)])
