@@ -17,6 +17,7 @@ from shared.kv.store import saver as saver_module
 from shared.kv.store.outcomes import Key
 from shared.kv.store.writer import Job
 from shared.session import Session
+from tests.support.cache_builder import put_cache_file
 from tests.support.clock import FakeClock
 from tests.support.stores import MODEL, NOW, OpenStore, stored_texts
 from tests.support.synthetic_session import SyntheticSession
@@ -59,6 +60,28 @@ def test_what_this_program_cannot_load_is_not_found(tmp_path: Path) -> None:
     other = OpenStore(tmp_path, model=replace(MODEL, model_id=1))
     assert not other.store.find(A, 1024)
     other.store.close()
+
+
+def test_a_stripped_file_holds_no_state(tmp_path: Path) -> None:
+    put_cache_file(tmp_path, A, tokens=40, payload=b"", context=512)
+    one = OpenStore(tmp_path)
+    assert one.store.find(A, 512) == []
+    assert one.save(A).bytes > 0, "and stands in no state's way"
+    one.store.close()
+
+
+def test_a_file_that_is_not_of_this_prompt_or_model_leaves_the_session_alone(tmp_path: Path) -> None:
+    one = OpenStore(tmp_path)
+    one.save(A)
+    (file,) = one.store.find(A, 512)
+    session = SyntheticSession().become(C)
+    assert not one.store.load(file, B, cast(Session, session), lambda tokens, file: True)
+    one.store.close()
+    other = OpenStore(tmp_path, model=replace(MODEL, model_id=1))
+    assert not other.store.load(file, A, cast(Session, session), lambda tokens, file: True)
+    other.store.close()
+    assert bytes(session.tokens) == C
+    assert stored_texts(tmp_path) == {A}
 
 
 def test_other_quants_only_if_they_are_welcome(tmp_path: Path) -> None:
