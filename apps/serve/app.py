@@ -17,11 +17,11 @@ from apps.serve.api.context import ServerContext
 from apps.serve.api.health import health
 from apps.serve.api.models import get_model, list_models
 from apps.serve.body import BodyLimit
-from apps.serve.errors import Failure
+from apps.serve.errors import Failure, Refused
 from apps.serve.middleware import CrossOrigin, InFlight, RequestBoundary
 from apps.serve.settings import ServerSettings
 from apps.serve.worker import InferenceWorker
-from shared.errors import ContextFullError, RequestError
+from shared.errors import RequestError
 
 
 def create_app(
@@ -42,8 +42,8 @@ def create_app(
             Middleware(BodyLimit, limits=settings.limits, timing=settings.timing),
         ],
         exception_handlers={
-            RequestError: _refused,
-            ContextFullError: _refused,
+            RequestError: _wrong_request,
+            Refused: _refused,
             HTTPException: _no_such_route,
         },
     )
@@ -53,9 +53,14 @@ def create_app(
     return app
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError | ContextFullError)
+async def _wrong_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
     return _reply(request, Failure.of(error))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return _reply(request, error.failure)
 
 
 async def _no_such_route(request: Request, error: Exception) -> Response:

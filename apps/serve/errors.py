@@ -26,6 +26,14 @@ class ClientLeft(Exception):
     """The client closed its connection, or stopped reading; there is nobody to answer."""
 
 
+class Refused(Exception):
+    """A request is answered by `failure` and nothing else."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a request was not answered, in words for the client."""

@@ -5,7 +5,7 @@ Spec: chat §4.1. Knows no endpoint's schema.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,14 +25,22 @@ class ThinkingControls:
     effort: str | None
 
     @classmethod
-    def of(cls, body: Mapping[str, Any], effort: str | None) -> ThinkingControls:
-        """From a raw body with `thinking` and `think`; of several the last counts."""
+    def of(
+        cls, body: Mapping[str, Any], effort: str | None, *, switches: Collection[str] = ("thinking", "think")
+    ) -> ThinkingControls:
+        """From a raw body, in which the fields `switches` turn thinking on and off; of several the last
+        counts."""
         enabled: bool | None = None
-        for name in body:
-            if name in ("thinking", "think"):
-                said = _switch(body[name])
-                enabled = enabled if said is None else said
-        return cls(enabled, "thinking" in body or "think" in body, effort)
+        present = [name for name in body if name in switches]
+        for name in present:
+            said = _switch(body[name])
+            enabled = enabled if said is None else said
+        return cls(enabled, bool(present), effort)
+
+    @classmethod
+    def of_effort(cls, effort: str | None) -> ThinkingControls:
+        """From an effort alone, whose presence cancels the meaning of a model's name."""
+        return cls(None, effort is not None, effort)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from apps.serve.recall import recall_calls
 from apps.serve.settings import ServerSettings
@@ -32,12 +33,30 @@ class ModelFacts:
     tokenizer: Tokenizer
 
 
+# The endpoint a turn came through; also how the log and the trace name it.
+AskKind = Literal["chat", "completion", "messages", "responses"]
+
+_INPUT_FIELDS: Final[dict[AskKind, str]] = {"completion": "prompt", "responses": "input"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether the model may, or must, call one of the offered tools; `name` says which one."""
+
+    mode: Literal["none", "auto", "required", "named"] = "auto"
+    name: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A parsed request: the normalised history and what was asked about it. `note` is for the log: what was
-    not granted as asked, `include_usage` for who encodes a stream."""
+    """A parsed request: the normalised history and what was asked about it.
 
-    kind: str
+    `tools` are those the model may call, None if it may call none. `top_logprobs` is how many alternatives
+    to each token are wanted with its log probability; None: no log probabilities. `note` is for the log:
+    what was not granted as asked, `include_usage` for who encodes a stream.
+    """
+
+    kind: AskKind
     model: str
     stream: bool
     messages: Sequence[Message]
@@ -46,6 +65,18 @@ class Ask:
     generation: GenerationSettings
     note: str | None = None
     include_usage: bool = False
+    tool_choice: ToolChoice = ToolChoice()
+    top_logprobs: int | None = None
+
+    @property
+    def input_field(self) -> str:
+        """The field of the body that the prompt is made of."""
+        return _INPUT_FIELDS.get(self.kind, "messages")
+
+    @property
+    def call_id_prefix(self) -> str:
+        """How the ids of this dialect's tool calls begin."""
+        return "toolu_" if self.kind == "messages" else "call_"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,9 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
+from pydantic import BeforeValidator, field_validator
 
-from apps.serve.schema.fields import StopStrings, WholeNumber
-
-
-class _Lenient(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
+from apps.serve.schema.fields import LenientModel, StopStrings, StreamOptions, WholeNumber
 
 _UNSUPPORTED_PARTS = {
     "image_url": "images",
@@ -59,7 +54,7 @@ def _joined_text(content: Any) -> Any:
 Content = Annotated[str, BeforeValidator(_joined_text)]
 
 
-class FunctionCall(_Lenient):
+class FunctionCall(LenientModel):
     name: str | None = None
     arguments: Any = None
 
@@ -71,12 +66,12 @@ class FunctionCall(_Lenient):
         return json.dumps(self.arguments, ensure_ascii=False, separators=(",", ":"))
 
 
-class AssistantToolCall(_Lenient):
+class AssistantToolCall(LenientModel):
     id: str | None = None
     function: FunctionCall | None = None
 
 
-class ChatMessage(_Lenient):
+class ChatMessage(LenientModel):
     role: str = "user"
     content: Content = ""
     reasoning_content: str | None = None
@@ -89,11 +84,7 @@ class ChatMessage(_Lenient):
         return "user" if role is None else role
 
 
-class StreamOptions(_Lenient):
-    include_usage: bool | None = None
-
-
-class ChatRequest(_Lenient):
+class ChatRequest(LenientModel):
     """Sampling values are taken as sent; their ranges are the sampler's business."""
 
     messages: list[ChatMessage]

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from shared.errors import RequestError
 
 _Model = TypeVar("_Model", bound=BaseModel)
+
+
+class LenientModel(BaseModel):
+    """Unknown fields are skipped; known ones must have their type, so that "5" is no number."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+class StreamOptions(LenientModel):
+    include_usage: bool | None = None
 
 
 def _strings(stop: Any) -> Any:
