@@ -86,6 +86,16 @@ def test_a_visible_key_may_not_hold_a_control_string_that_is_plain_in_the_prompt
     assert resume_offset(THOUGHT, file(VISIBLE, KINDS[0]), forged, CONTROLS) is None
 
 
+def test_nor_one_that_a_writer_took_for_a_mark_inside_a_message() -> None:
+    """The messages are the same ones; only the client's text was evaluated as a control token."""
+    user = "hi" + marks.THINK_END
+    asked = prompt([Message("user", user), *HISTORY[1:]])
+    text = marks.BOS + marks.USER + user + marks.ASSISTANT + marks.THINK_END + "ok"
+    tokens = [*rendered(marks.BOS + marks.USER + user), *THOUGHT[4:]]
+    assert asked.rendered.startswith(text.encode())
+    assert resume_offset(tokens, file(text, KINDS[0]), asked, CONTROLS) is None
+
+
 def test_a_visible_key_needs_the_same_messages() -> None:
     """A writer that keeps such strings in content as marks has more of them than the prompt."""
     tokens = [*rendered(marks.BOS + marks.USER + marks.USER), *THOUGHT[2:]]
