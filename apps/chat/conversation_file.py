@@ -106,7 +106,7 @@ class ConversationFile:
         missing = conversation.missing(tokens)
         as_text = None if whole else tokenizer.encode_rendered(text)
         text_is_enough = as_text is not None and same_controls(tokens, as_text, tokenizer)
-        payload: tuple[bytes, ...] = ()
+        payload: tuple[memoryview, ...] = ()
         if missing <= _CHEAP_TOKENS or not text_is_enough:
             try:
                 payload = self._state(tokens, missing, cancelled)
@@ -123,7 +123,7 @@ class ConversationFile:
             payload=payload,
         )
 
-    def _state(self, tokens: list[int], missing: int, cancelled: CancelCheck) -> tuple[bytes, ...]:
+    def _state(self, tokens: list[int], missing: int, cancelled: CancelCheck) -> tuple[memoryview, ...]:
         """The state of `tokens`, of which the live session lacks `missing`, copied."""
         session = self._conversation.session
         if missing <= _CHEAP_TOKENS:

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shared.errors import PayloadDamaged, PayloadError
+from shared.kv.payload_reader import PayloadReader, bytes_of
 from shared.model.shape import ModelShape
 
 Array = npt.NDArray[np.float32]
-_Number = TypeVar("_Number", bound=np.generic)
 
 MAGIC = 0x34565344
 VERSION = 2
 HEADER_WORDS = 13
 # The score of "no such row" in a frontier; files of other writers may hold minus infinity instead.
 NO_SCORE = np.float32(-1e30)
-_READ_CHUNK = 8 << 20
 
 
 @dataclass(slots=True)
@@ -72,13 +71,6 @@ class PayloadLayout:
         return self.context // 4 + 2
 
 
-@runtime_checkable
-class SizedStream(Protocol):
-    """A file that knows how many bytes it still has; what is announced beyond them is not believed."""
-
-    remaining: int
-
-
 class _Section(NamedTuple):
     field: str
     rows: int
@@ -108,7 +100,7 @@ def write_payload(file: BinaryIO, state: SessionState, layout: PayloadLayout) ->
     def put(values: npt.ArrayLike, kind: str) -> None:
         nonlocal written
         content = np.ascontiguousarray(values, dtype=kind)
-        file.write(_bytes_of(content))
+        file.write(bytes_of(content))
         written += content.nbytes
 
     put(_header(layout, tokens), "<u4")
@@ -134,7 +126,7 @@ def read_payload(file: BinaryIO, payload_bytes: int, layout: PayloadLayout) -> S
     position is then undefined. Every count is checked before it is allocated from, and nothing is allocated
     beyond the announced size, nor beyond what a `SizedStream` still has. Spec: kv §2.4.
     """
-    shape, reader = layout.shape, _Reader(file, payload_bytes)
+    shape, reader = layout.shape, PayloadReader(file, payload_bytes)
     tokens = _check_header([int(word) for word in reader.words(HEADER_WORDS)], layout)
     expected = payload_size(shape, tokens, layout.context)
     if payload_bytes > expected:
@@ -145,17 +137,25 @@ def read_payload(file: BinaryIO, payload_bytes: int, layout: PayloadLayout) -> S
     ids = reader.words(tokens)
     if ids.size and int(ids.max()) >= shape.vocabulary_size:
         raise PayloadDamaged("the saved session is damaged: it holds a token outside the vocabulary")
-    logits = reader.floats(1, shape.vocabulary_size)[0]
+    logits = reader.floats(shape.vocabulary_size)
     _check_counts("compressed", reader.words(shape.layer_count), _compressed_rows, tokens, layout)
     _check_counts("indexer", reader.words(shape.layer_count), _index_rows, tokens, layout)
+    return SessionState(ids.tolist(), logits, _read_layers(reader, layout, tokens))
+
+
+def _read_layers(reader: PayloadReader, layout: PayloadLayout, tokens: int) -> list[LayerState]:
+    # One array for all, of which the tensors are parts: new memory costs much less in one large piece.
+    values, start = reader.floats(reader.remaining // 4), 0
     layers = []
-    for ratio in shape.compress_ratios:
-        parts = {
-            section.field: _with_finite_scores(section.field, reader.floats(section.rows, section.columns))
-            for section in _sections(shape, ratio, tokens, layout.window)
-        }
+    for ratio in layout.shape.compress_ratios:
+        parts = {}
+        for section in _sections(layout.shape, ratio, tokens, layout.window):
+            end = start + section.rows * section.columns
+            rows = values[start:end].reshape(section.rows, section.columns)
+            parts[section.field] = _with_finite_scores(section.field, rows)
+            start = end
         layers.append(LayerState(**parts))
-    return SessionState([int(token) for token in ids], logits, layers)
+    return layers
 
 
 def _window(shape: ModelShape, context: int) -> int:
@@ -191,11 +191,6 @@ def _with_finite_scores(field: str, rows: Array) -> Array:
         return rows
     lost = rows == -np.inf
     return np.where(lost, NO_SCORE, rows) if lost.any() else rows
-
-
-def _bytes_of(array: npt.NDArray[np.generic]) -> memoryview:
-    """The bytes of a contiguous array, not copied."""
-    return array.reshape(-1).view(np.uint8).data
 
 
 def _header(layout: PayloadLayout, tokens: int) -> list[int]:
@@ -258,42 +253,3 @@ def _check_counts(
     expected = [rows(ratio, tokens) for ratio in layout.shape.compress_ratios]
     if counts.tolist() != expected:
         raise PayloadDamaged(f"the saved session is damaged: bad {kind} row count")
-
-
-class _Reader:
-    """Reads from `file`, never past the announced size, in bounded pieces into the arrays themselves."""
-
-    def __init__(self, file: BinaryIO, payload_bytes: int) -> None:
-        self._file = file
-        self._remaining = payload_bytes
-
-    def require(self, count: int) -> None:
-        """Raises PayloadDamaged unless `count` bytes more were announced, and can be there."""
-        left = self._file.remaining if isinstance(self._file, SizedStream) else count
-        if count > min(self._remaining, left):
-            raise PayloadDamaged("the saved session is cut off: its payload is truncated")
-
-    def words(self, count: int) -> npt.NDArray[np.uint32]:
-        return self._fill(np.empty(count, "<u4")).astype(np.uint32, copy=False)
-
-    def floats(self, rows: int, columns: int) -> Array:
-        return self._fill(np.empty((rows, columns), "<f4")).astype(np.float32, copy=False)
-
-    def _fill(self, array: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-        self.require(array.nbytes)
-        view, filled = _bytes_of(array), 0
-        while filled < array.nbytes:
-            count = self._read_into(view[filled : filled + _READ_CHUNK])
-            if not count:
-                raise PayloadDamaged("the saved session is cut off: its payload could not be read")
-            filled += count
-        self._remaining -= array.nbytes
-        return array
-
-    def _read_into(self, view: memoryview) -> int:
-        read_into: Callable[[memoryview], int] | None = getattr(self._file, "readinto", None)
-        if read_into is not None:
-            return read_into(view)
-        piece = self._file.read(len(view))
-        view[: len(piece)] = piece
-        return len(piece)

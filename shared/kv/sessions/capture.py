@@ -13,7 +13,7 @@ from shared.errors import Ds4Error
 from shared.kv.files.cache_file import CacheFile
 from shared.kv.files.cache_writer import write_cache_file
 from shared.kv.files.header import Header
-from shared.kv.store.chunks import Chunks
+from shared.kv.store.payload_buffer import PayloadBuffer
 from shared.session import Session
 
 
@@ -23,12 +23,12 @@ class NotSaved(Ds4Error):
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The parts of one file. `payload` is the state in pieces, empty for a stripped session."""
+    """The parts of one file. `payload` is the state, empty for a stripped session."""
 
     name: str
     header: Header
     text: bytes
-    payload: tuple[bytes, ...] = ()
+    payload: tuple[memoryview, ...] = ()
     trailer: bytes = b""
 
     def write(self, directory: Path) -> CacheFile:
@@ -43,13 +43,13 @@ class Capture:
             raise NotSaved(f"cannot save in {directory}: {error.strerror or error}") from None
 
 
-def copy_state(session: Session) -> tuple[bytes, ...]:
+def copy_state(session: Session) -> tuple[memoryview, ...]:
     """The session's payload, copied: the session may go on while it is written."""
-    chunks = Chunks()
-    session.save(chunks)
-    return tuple(chunks.pieces)
+    buffer = PayloadBuffer(session.payload_bytes())
+    session.save(buffer)
+    return (buffer.content,)
 
 
-def with_payload(header: Header, payload: tuple[bytes, ...]) -> Header:
+def with_payload(header: Header, payload: tuple[memoryview, ...]) -> Header:
     """`header` with the size of `payload` in it."""
     return replace(header, payload_bytes=sum(map(len, payload)))

@@ -135,7 +135,7 @@ class SessionFolder:
             return read_text(stored, reader)
 
     def capture(
-        self, origin: Origin, text: bytes, *, tokens: int, context: int, payload: tuple[bytes, ...] = ()
+        self, origin: Origin, text: bytes, *, tokens: int, context: int, payload: tuple[memoryview, ...] = ()
     ) -> Capture:
         """All parts of the file of a conversation of `tokens` tokens; stripped without a `payload`."""
         header = Header(

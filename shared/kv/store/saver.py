@@ -18,10 +18,10 @@ from shared.kv.files.cache_reader import open_cache_file
 from shared.kv.files.cache_writer import replace_trailer, write_cache_file
 from shared.kv.files.header import Extension, Header, Reason
 from shared.kv.files.trailers import encode_tool_map
-from shared.kv.store.chunks import Chunks
 from shared.kv.store.log import mebibytes, reason_of
 from shared.kv.store.model_identity import ModelIdentity
 from shared.kv.store.outcomes import Key, Refusal, Saved
+from shared.kv.store.payload_buffer import PayloadBuffer
 from shared.kv.store.policy import StoreSettings, fits_budget
 from shared.kv.store.room import Incoming, Room, is_saved_session
 from shared.kv.store.shelf import Shelf
@@ -118,9 +118,9 @@ class Saver:
         if refusal is not None:
             self._say_skipped(incoming, refusal.why)
             return Saved(refusal.already_stored, refusal.why, 0)
-        chunks = Chunks()
+        payload = PayloadBuffer(payload_bytes)
         try:
-            session.save(chunks)
+            session.save(payload)
         except BaseException:
             self.writer.release(payload_bytes)
             raise
@@ -132,7 +132,7 @@ class Saver:
                 text=key.text,
                 size=payload_bytes,
                 droppable=reason is Reason.CONTINUED,
-                run=lambda: self._write(incoming, chunks, trailer, frozenset(protect), trimmed),
+                run=lambda: self._write(incoming, payload, trailer, frozenset(protect), trimmed),
                 dropped=lambda: self._drop(incoming),
             )
         )
@@ -204,7 +204,12 @@ class Saver:
         return None
 
     def _write(
-        self, incoming: Incoming, chunks: Chunks, trailer: bytes, protect: Collection[str], trimmed: int
+        self,
+        incoming: Incoming,
+        payload: PayloadBuffer,
+        trailer: bytes,
+        protect: Collection[str],
+        trimmed: int,
     ) -> None:
         """On the writer's thread. What goes is chosen before the write, but goes after it: a crash must not
         cost the old files and the new one."""
@@ -222,7 +227,7 @@ class Saver:
                 file.path,
                 header,
                 incoming.text,
-                chunks.pieces,
+                [payload.content],
                 trailer,
                 durable=settings.durable,
                 checksum=settings.checksum,

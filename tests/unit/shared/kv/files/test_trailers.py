@@ -77,6 +77,13 @@ def test_a_map_stops_at_the_first_violation(at: int, value: bytes, expected: dic
     assert read_tool_map(io.BytesIO(bytes(content))) == expected
 
 
+def test_an_id_that_is_too_long_stops_the_map_though_it_is_whole() -> None:
+    long_id = struct.pack("<II", 257, 1) + b"y" * 257 + b"x"
+    after = struct.pack("<II", 1, 1) + b"ax"
+    assert read_tool_map(io.BytesIO(b"KTM\1\2\0\0\0" + after + long_id)) == {"a": b"x"}
+    assert read_tool_map(io.BytesIO(b"KTM\1\2\0\0\0" + long_id + after)) == {}
+
+
 def test_more_than_four_times_the_remembered_ids_are_not_believed() -> None:
     blocks = {f"call_{number}": b"x" for number in range(9)}
     assert read_tool_map(io.BytesIO(encode_tool_map(blocks)), 2) == {}
