@@ -21,13 +21,23 @@ from shared.text.messages import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one turn. `cached` of the `prompt` tokens were reused; `reasoning` is part of
-    `completion`."""
+    """Tokens of one turn. `cached` of the `prompt` tokens were reused, `cache_write` of the others lie within
+    a checkpoint or a save that this turn made; `reasoning` is part of `completion`."""
 
     prompt: int
     cached: int
+    cache_write: int = 0
     completion: int = 0
     reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds of wall clock that a turn spent on its prompt, reading saved states included, and on its
+    answer."""
+
+    prefill: float = 0.0
+    decode: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +61,14 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The turn ended well."""
+    """The turn ended well. `thinking_closed`: the model ended its reasoning itself, or never began any."""
 
     finish_reason: FinishReason
     matched_stop: str | None
     usage: Usage
     calls: Sequence[ToolCall]
+    thinking_closed: bool = True
+    timings: Timings = Timings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,17 +112,11 @@ class TurnRequest:
         return not self.ask.stream and self.ask.tools is not None
 
 
-def prepare(
-    ask: Ask,
-    request_id: str,
-    model: ModelFacts,
-    settings: ServerSettings,
-    memory: ToolMemory,
-    body: bytes | None = None,
-    store: KvStore | None = None,
-) -> TurnRequest:
-    """Render and tokenise; calls that only the `store` knows are replayed too. Raises ContextFullError if the
-    prompt does not leave room for a token."""
+def render(
+    ask: Ask, model: ModelFacts, settings: ServerSettings, memory: ToolMemory, store: KvStore | None = None
+) -> tuple[Prompt, ReplayCounts | None]:
+    """The prompt of any length, and where the calls in it came from; None where calls are never replayed.
+    Calls that only the `store` knows are replayed too."""
     if settings.exact_replay and store is not None:
         recall_calls(ask.messages, memory, store)
     messages, replay = memory.replay(ask.messages) if settings.exact_replay else (list(ask.messages), None)
@@ -133,7 +127,20 @@ def prepare(
         profile=model.effort_profile,
         control_tokens_in_content=settings.control_tokens_in_content,
     )
-    tokens = model.tokenizer.encode_segments(segments)
-    if len(tokens) >= model.context:
-        raise ContextFullError(len(tokens), model.context)
-    return TurnRequest(ask, request_id, Prompt(segments, tokens), replay, body)
+    return Prompt(segments, model.tokenizer.encode_segments(segments)), replay
+
+
+def prepare(
+    ask: Ask,
+    request_id: str,
+    model: ModelFacts,
+    settings: ServerSettings,
+    memory: ToolMemory,
+    body: bytes | None = None,
+    store: KvStore | None = None,
+) -> TurnRequest:
+    """Render and tokenise. Raises ContextFullError if the prompt does not leave room for a token."""
+    prompt, replay = render(ask, model, settings, memory, store)
+    if len(prompt.tokens) >= model.context:
+        raise ContextFullError(len(prompt.tokens), model.context)
+    return TurnRequest(ask, request_id, prompt, replay, body)

@@ -7,7 +7,8 @@ from starlette.types import ASGIApp
 
 from apps.serve.api.context import server
 from apps.serve.api.turn_endpoint import answer_turn, read_turn
-from apps.serve.encode.chat import ChatStream, Envelope, completion_body
+from apps.serve.encode.chat import ChatStream, completion_body
+from apps.serve.encode.envelope import Envelope
 from apps.serve.schema.chat_ask import parse_chat
 
 

@@ -14,9 +14,10 @@ from apps.serve.jobs import EventChannel, Job
 from apps.serve.log import ServerLog
 from apps.serve.middleware import InFlight
 from apps.serve.settings import ServerSettings
-from apps.serve.turn_request import Ask, ModelFacts, TurnRequest, prepare
+from apps.serve.turn_request import Ask, ModelFacts, TurnRequest, prepare, render
 from apps.serve.worker import InferenceWorker
 from shared.errors import RequestError
+from shared.kv.live.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class ServerContext:
     def next_number(self) -> int:
         """The process-wide counter of answers."""
         return next(self._numbers)
+
+    def render(self, ask: Ask) -> Prompt:
+        """The prompt of `ask`, however long; may take long, so not for the event loop's thread."""
+        worker = self.worker
+        return render(ask, self.model, self.settings, worker.tool_memory, worker.store)[0]
 
     def prepare(self, ask: Ask, request_id: str, body: bytes) -> TurnRequest:
         """Render and tokenise; may take long, so not for the event loop's thread."""

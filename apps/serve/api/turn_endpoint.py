@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from apps.serve.api.context import server
+from apps.serve.api.context import ServerContext, server
 from apps.serve.encode.answer import Answer, gather
 from apps.serve.errors import Failure, Refused
 from apps.serve.jobs import Failed, Finished
@@ -22,6 +22,7 @@ from apps.serve.settings import ServerSettings
 from apps.serve.sse import StreamEncoder, TurnStream
 from apps.serve.turn_request import Ask, ModelFacts, TurnRequest
 from shared.errors import ContextFullError
+from shared.kv.live.prompt import Prompt
 
 # From the members of a body to what is asked; raises RequestError.
 AskParser = Callable[[dict[str, Any], ModelFacts, ServerSettings], Ask]
@@ -33,8 +34,7 @@ async def read_turn(request: Request, parse: AskParser) -> TurnRequest:
     body, request_id = await request.body(), request.state.request_id
 
     def read() -> TurnRequest:
-        fields = parse_object(body, depth=context.settings.limits.json_depth)
-        ask = parse(fields, context.model, context.settings)
+        ask = parse(parse_fields(body, context), context.model, context.settings)
         try:
             return context.prepare(ask, request_id, body)
         except ContextFullError as error:
@@ -42,6 +42,21 @@ async def read_turn(request: Request, parse: AskParser) -> TurnRequest:
 
     # On a worker thread: a large prompt must not stop the event loop.
     return await asyncio.to_thread(read)
+
+
+async def read_prompt(request: Request, parse: AskParser) -> Prompt:
+    """The prompt alone, for those who want to know its tokens; it may be too long. Raises RequestError."""
+    context, body = server(request), await request.body()
+
+    def read() -> Prompt:
+        return context.render(parse(parse_fields(body, context), context.model, context.settings))
+
+    return await asyncio.to_thread(read)
+
+
+def parse_fields(body: bytes, context: ServerContext) -> dict[str, Any]:
+    """The members of a body that must be a JSON object. Raises RequestError."""
+    return parse_object(body, depth=context.settings.limits.json_depth)
 
 
 async def answer_turn(

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from apps.serve.encode.answer import Answer
+from apps.serve.encode.envelope import Envelope, last_frames, totals
 from apps.serve.errors import Failure
-from apps.serve.jobs import Finished, PrefillDone, Usage
+from apps.serve.jobs import Finished, PrefillDone
 from apps.serve.sse import comment, frame
 from shared.text.events import TextDelta, ThinkingDelta, ToolArguments, ToolStart, TurnEvent
-
-
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """What all parts of one answer repeat."""
-
-    id: str
-    created: int
-    model: str
-
-    def wrap(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-        }
 
 
 class ChatStream:
@@ -51,20 +33,21 @@ class ChatStream:
         return b"".join(self._chunk(delta) for delta in map(_delta, events) if delta)
 
     def finished(self, finished: Finished) -> bytes:
-        frames = self._chunk({}, finished.finish_reason)
-        if self._include_usage:
-            frames += frame(self._envelope.wrap(_CHUNK, []) | {"usage": usage_body(finished.usage)})
-        return frames + b"data: [DONE]\n\n"
+        last = self._envelope.wrap(_CHUNK, [_choice({}, finished.finish_reason)])
+        return last_frames(last, finished, include_usage=self._include_usage)
 
     def failed(self, failure: Failure) -> bytes:
         return frame(failure.openai(), event="error")
 
-    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-        return frame(self._envelope.wrap(_CHUNK, [choice]))
+    def _chunk(self, delta: dict[str, Any]) -> bytes:
+        return frame(self._envelope.wrap(_CHUNK, [_choice(delta)]))
 
 
 _CHUNK = "chat.completion.chunk"
+
+
+def _choice(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "finish_reason": finish_reason}
 
 
 def completion_body(envelope: Envelope, answer: Answer, finished: Finished) -> dict[str, Any]:
@@ -82,21 +65,7 @@ def completion_body(envelope: Envelope, answer: Answer, finished: Finished) -> d
             for call in finished.calls
         ]
     choice = {"index": 0, "message": message, "finish_reason": finished.finish_reason}
-    return envelope.wrap("chat.completion", [choice]) | {"usage": usage_body(finished.usage)}
-
-
-def usage_body(usage: Usage) -> dict[str, Any]:
-    """Token counts in the OpenAI family's form."""
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {
-            "cached_tokens": usage.cached,
-            "cache_write_tokens": usage.prompt - usage.cached,
-        },
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
-    }
+    return envelope.wrap("chat.completion", [choice]) | totals(finished)
 
 
 def _delta(event: TurnEvent) -> dict[str, Any] | None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from apps.serve.encode.chat import ChatStream, Envelope
+from apps.serve.encode.chat import ChatStream
+from apps.serve.encode.envelope import Envelope
 from apps.serve.errors import STOPPING, ClientLeft
 from apps.serve.jobs import EventChannel, Failed
 from apps.serve.settings import Timing
