@@ -46,9 +46,10 @@ class TakenTurn:
 
 class Cast:
     """Deals out turns: first an unused one whose `match` the message holds, then the unused ones without
-    `match` in order, then what `after` says."""
+    `match` in order, then what `after` says. Unless it `looks_at_messages`, any message will do."""
 
     def __init__(self, script: Script) -> None:
+        self.looks_at_messages = any(turn.match is not None for turn in script.turns)
         self._turns = script.turns
         self._after = script.after
         self._used: set[int] = set()

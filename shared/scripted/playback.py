@@ -49,7 +49,7 @@ class Playback:
 
     def begin(self, prompt: list[int]) -> TakenTurn:
         """The prefill of a prompt starts: take a turn, or go on with the one of the same request."""
-        message, before = last_message(prompt), self._prompt
+        message, before = self._message(prompt), self._prompt
         if self.place.turn is not None and before is not None and prompt[: len(before)] == before:
             turn = self._cast.retake(self.place.turn, message)
         else:
@@ -66,10 +66,14 @@ class Playback:
         """The turn in play, now that the caller decodes; a loaded session without one takes it here."""
         self._prompt = None
         if self.place.turn is None:
-            self.place = Place(self._cast.take(last_message(timeline)))
+            self.place = Place(self._cast.take(self._message(timeline)))
         turn = self.place.turn
         assert turn is not None
         return turn
+
+    def _message(self, timeline: Sequence[int]) -> bytes:
+        """What a turn is chosen by. A long prompt is synced in many steps: no search where nobody looks."""
+        return last_message(timeline) if self._cast.looks_at_messages else b""
 
     def move(self, place: Place) -> None:
         """Go to another place: forward by a step, or back to an earlier one."""

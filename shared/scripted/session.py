@@ -68,9 +68,9 @@ class ScriptedSession:
     ) -> Synced:
         prompt = list(tokens)
         chunk = self._engine.prefill_chunk
-        self._check(prompt, quantum)
         self._settle()
         reused = len(self._tokens) if self._tokens == prompt[: len(self._tokens)] else 0
+        self._check(prompt, reused, quantum)
         loaded, self._loaded, self._before_submit = self._loaded, False, None
         turn = self._playback.begin(prompt)
         if reused < len(self._tokens):
@@ -186,10 +186,11 @@ class ScriptedSession:
         self._forget()
         self._note("close", 0)
 
-    def _check(self, tokens: list[int], quantum: int | None = None) -> None:
+    def _check(self, tokens: list[int], known: int, quantum: int | None) -> None:
+        """The first `known` tokens were accepted before."""
         if not tokens:
             raise ValueError("a prompt needs at least one token")
-        _check_vocabulary(tokens)
+        _check_vocabulary(tokens[known:])
         if quantum is not None and quantum < 1:
             raise ValueError(f"a prefill step takes at least one token, not {quantum}")
         if len(tokens) >= self._context:
@@ -285,7 +286,7 @@ class ScriptedSession:
 
 
 def _check_vocabulary(tokens: list[int]) -> None:
-    for token in (min(tokens), max(tokens)):
+    for token in (min(tokens, default=0), max(tokens, default=0)):
         if not 0 <= token < len(TOKENS):
             raise ValueError(f"token {token} is outside the vocabulary of {len(TOKENS)}")
 

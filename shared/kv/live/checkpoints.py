@@ -78,6 +78,11 @@ class Checkpoints:
     def __iter__(self) -> Iterator[Checkpoint]:
         return iter(self._points)
 
+    @property
+    def last(self) -> Checkpoint | None:
+        """The point nearest to the end of the timeline."""
+        return self._points[-1] if self._points else None
+
     def add(self, point: Checkpoint) -> None:
         """Keep a point at the end of the timeline, instead of one that is there already."""
         self.drop_behind(point.position - 1)

@@ -127,8 +127,12 @@ class LiveSlot:
 
     def checkpoint(self, kind: PointKind) -> None:
         """Remember the present state, so that a prompt that shares only so much can go on from here."""
-        tail = self.session.tokens[self._standing.position :]
-        offset = len(self._standing.text) + self._controls.byte_length(tail)
+        position, offset = self._standing.position, len(self._standing.text)
+        last = self.checkpoints.last
+        if last is not None and last.position > position:
+            # A long prompt has many points: each is measured from the one before.
+            position, offset = last.position, last.offset
+        offset += self._controls.byte_length(self.session.tokens[position:])
         self.checkpoints.add(Checkpoint(self.session.mark(), offset, kind))
 
     def sampled(self, start: int) -> None:
