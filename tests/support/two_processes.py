@@ -23,14 +23,15 @@ def read_while_another_writes(directory: Path, rounds: int) -> None:
     source = random.Random(rounds)
     with zygote() as children:
         writer = children.start(Task(str(directory), 5, None))
-        store = open_store(directory, said)
+        store = _open_beside_the_writer(directory, said)
         loaded = sum(_read(store, source.choice(CONVERSATIONS)) for _ in range(rounds))
         store.close()
         os.kill(writer, signal.SIGKILL)
         assert children.signal_of_the_end() == signal.SIGKILL, "the writer failed"
     assert loaded > rounds / 4
     assert not list(directory.glob("bad/*"))
-    assert not [line for line in said if "damaged" in line or "bad/" in line]
+    # Between the lookup and the load a file may go; nothing else is ever wrong with one.
+    assert not [line for line in said if not line.startswith("kv hit") and "No such file" not in line]
 
 
 def _begin(directory: Path) -> None:
@@ -40,6 +41,13 @@ def _begin(directory: Path) -> None:
         session = SyntheticSession().become(conversation[:50])
         assert store.save(cast(Session, session), Key(conversation[:50]), Reason.COLD).stored
     store.close()
+
+
+def _open_beside_the_writer(directory: Path, said: list[str]) -> KvStore:
+    """A store that is opened once the other process holds the directory."""
+    while not (store := open_store(directory, said)).read_only:
+        store.close()
+    return store
 
 
 def _read(store: KvStore, conversation: bytes) -> bool:
