@@ -67,15 +67,11 @@ class Writer:
             self._changed.notify_all()
 
     def put(self, job: Job) -> None:
-        """Queue a job of a size reserved before. Waiting droppable jobs of shorter parts of its text go."""
+        """Queue a job of a size reserved before. Waiting droppable jobs of a beginning of its text go."""
         with self._changed:
             assert not self._closing, "the writer is closed"
             needless = [
-                waiting
-                for waiting in self._queue
-                if waiting.droppable
-                and len(waiting.text) < len(job.text)
-                and job.text.startswith(waiting.text)
+                waiting for waiting in self._queue if waiting.droppable and job.text.startswith(waiting.text)
             ]
             for waiting in needless:
                 self._queue.remove(waiting)

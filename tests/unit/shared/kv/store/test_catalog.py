@@ -204,3 +204,22 @@ def test_lengths_without_end_are_damage(tmp_path: Path, at: int) -> None:
     content[at : at + length] = (2**40 if length == 8 else 2**32 - 1).to_bytes(length, "little")
     path.write_bytes(content)
     assert len(_settled(tmp_path).refresh()) == 1
+
+
+def test_a_link_is_no_file_of_the_store(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    path = put_cache_file(elsewhere, b"one")
+    (folder / path.name).symlink_to(path)
+    catalog = _settled(folder)
+    assert catalog.refresh() == []
+    assert not catalog.files
+
+
+def test_a_text_length_that_cannot_be_the_names(tmp_path: Path) -> None:
+    (tmp_path / cache_name(b"ab")).write_bytes(cache_bytes(b"a", b"", tokens=10))
+    put_cache_file(tmp_path, b"zz", payload=b"")
+    catalog = _settled(tmp_path)
+    catalog.refresh()
+    assert _texts(catalog, b"ab") == []

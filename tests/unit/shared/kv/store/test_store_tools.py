@@ -110,3 +110,12 @@ def test_a_file_that_vanishes_between_two_requests(tmp_path: Path) -> None:
     (tmp_path / cache_name(A)).unlink()
     assert one.store.tool_turns(["call_1"]) == []
     one.store.close()
+
+
+def test_a_call_that_comes_later_is_found_too(tmp_path: Path) -> None:
+    one = OpenStore(tmp_path)
+    one.save(A, calls={"call_1": BLOCK})
+    assert one.store.tool_turns(["call_1", "call_2"]) == [ToolMap(A, {"call_1": BLOCK})]
+    one.save(A, calls={"call_2": OTHER})
+    assert one.store.tool_turns(["call_2"]) == [ToolMap(A, {"call_2": OTHER})]
+    one.store.close()
