@@ -13,9 +13,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from apps.serve.api.chat import chat_completions
+from apps.serve.api.completions import completions
 from apps.serve.api.context import ServerContext
-from apps.serve.api.health import health
+from apps.serve.api.embeddings import embeddings
+from apps.serve.api.health import health, ready
 from apps.serve.api.models import get_model, list_models
+from apps.serve.api.tokens import detokenize, tokenize
 from apps.serve.body import BodyLimit
 from apps.serve.errors import Failure, Refused
 from apps.serve.middleware import CrossOrigin, InFlight, RequestBoundary
@@ -32,9 +35,14 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/health", health),
+            Route("/ready", ready),
             Route("/v1/models", list_models),
             Route("/v1/models/{model:path}", get_model),
             Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+            Route("/v1/completions", completions, methods=["POST"]),
+            Route("/v1/tokenize", tokenize, methods=["POST"]),
+            Route("/v1/detokenize", detokenize, methods=["POST"]),
+            Route("/v1/embeddings", embeddings, methods=["POST"]),
         ],
         middleware=[
             Middleware(CrossOrigin, enabled=settings.cors),

@@ -27,7 +27,8 @@ class Answer:
     def has_visible_text(self) -> bool:
         """Its reasoning will be left out of the next prompt, and nothing else will."""
         return (
-            self.request.thinking
+            self.request.ask.kind != "completion"
+            and self.request.thinking
             and not self.request.tool_context
             and not self.turn.calls
             and self.turn.thinking_closed
@@ -37,7 +38,7 @@ class Answer:
     def comes_back(self, *, replayed: bool) -> bool:
         """The client will send all of it back, as far as can be told. `replayed`: calls will be rendered as
         they were sampled, with their reasoning."""
-        if self.retried or self.turn.notice:
+        if self.retried or self.turn.notice or self.request.ask.kind == "completion":
             return False
         if self.turn.calls:
             return replayed

@@ -7,11 +7,12 @@ can interleave several turns. Knows no dialect and no HTTP. Spec: chat §3.6, §
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 from apps.serve.errors import STOPPING, Failure
-from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Usage
+from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Timings, Usage
 from apps.serve.live_match import closest_match
 from apps.serve.log import ServerLog, describe
 from apps.serve.remember import Answer, remember_answer
@@ -54,7 +55,7 @@ def run_turn(job: Job, slots: Slots, tools: TurnTools) -> None:
         job.fail(STOPPING)
     except ContextFullError as error:
         run.end(f"refused: {error}")
-        job.fail(Failure.of(error))
+        job.fail(Failure.of(error, param=job.request.ask.input_field))
     except Ds4Error as error:
         run.log.failed(describe(error))
         run.end(f"failed during {job.phase.value}: {describe(error)}", state_is_good=False)
@@ -74,6 +75,7 @@ class TurnRun:
         self._tools = tools
         self._start: Start | None = None
         self._saved_bytes = 0
+        self._prefill_seconds = 0.0
         self._retried = False
         self.log = TurnLog(job, tools.log)
         self._trace = tools.trace.begin(job.request, tools.tokenizer) if tools.trace else None
@@ -81,7 +83,9 @@ class TurnRun:
     def steps(self) -> Iterator[None]:
         """Do the turn. Raises Cancelled, ContextFullError, EngineFault; then call `end`."""
         self._job.phase = JobPhase.PREFILL
+        began = time.monotonic()
         start, usage = yield from self._prefill_or_start_over()
+        self._prefill_seconds = time.monotonic() - began
         yield
         turn, generation = yield from self._decode(start)
         if self._may_retry(turn, generation) and self._retry(start):
@@ -140,7 +144,11 @@ class TurnRun:
         self.log.prompt_done()
         if self._trace is not None:
             self._trace.prefilled(work.synced)
-        usage = Usage(len(start.tokens), start.reused)
+        usage = Usage(
+            prompt=len(start.tokens),
+            cached=start.reused,
+            cache_write=max(0, work.secured - start.reused),
+        )
         self._job.channel.put(PrefillDone(usage))
         return usage
 
@@ -149,7 +157,9 @@ class TurnRun:
         self._job.phase = JobPhase.DECODE
         ask, slot = self._request.ask, start.slot
         turn = Turn(
-            thinking=self._request.thinking, tools=ask.tools, new_id=self._tools.tool_memory.unique(_new_id)
+            thinking=self._request.thinking,
+            tools=ask.tools,
+            new_id=self._tools.tool_memory.unique(lambda: ask.call_id_prefix + secrets.token_hex(16)),
         )
         generation = Generation(
             slot.session,
@@ -214,7 +224,14 @@ class TurnRun:
         usage = replace(
             prefilled, completion=generation.completion_tokens, reasoning=generation.reasoning_tokens
         )
-        finished = Finished(generation.finish_reason, generation.matched_stop, usage, tuple(turn.calls))
+        finished = Finished(
+            generation.finish_reason,
+            generation.matched_stop,
+            usage,
+            tuple(turn.calls),
+            turn.thinking_closed,
+            Timings(self._prefill_seconds, generation.seconds),
+        )
         self.log.finished(finished, self._saved_bytes)
         if self._trace is not None:
             self._trace.finished(turn, generation)
@@ -223,7 +240,3 @@ class TurnRun:
     def _release(self, start: Start) -> None:
         self._slots.release(start.slot)
         self._start = None
-
-
-def _new_id() -> str:
-    return f"call_{secrets.token_hex(16)}"

@@ -1,4 +1,7 @@
-"""`GET /health`: is the process alive and what is it doing. Answers during a generation."""
+"""`GET /health`: is the process alive and what is it doing; `GET /ready`: may it be sent requests.
+
+Both answer during a generation.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +22,9 @@ async def health(request: Request) -> Response:
             "queued": worker.queued,
         }
     )
+
+
+async def ready(request: Request) -> Response:
+    """503 once the server is stopping; before the model is loaded nothing answers at all."""
+    stopping = server(request).worker.stopping
+    return JSONResponse({"status": "stopping" if stopping else "ready"}, 503 if stopping else 200)

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, field_validator
 
-from apps.serve.schema.fields import LenientModel, StopStrings, StreamOptions, WholeNumber
+from apps.serve.schema.fields import LenientModel, WholeNumber
+from apps.serve.schema.openai_request import OpenAiRequest
 
 _UNSUPPORTED_PARTS = {
     "image_url": "images",
@@ -84,30 +85,15 @@ class ChatMessage(LenientModel):
         return "user" if role is None else role
 
 
-class ChatRequest(LenientModel):
-    """Sampling values are taken as sent; their ranges are the sampler's business."""
-
+class ChatRequest(OpenAiRequest):
     messages: list[ChatMessage]
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: WholeNumber | None = None
     max_completion_tokens: WholeNumber | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: WholeNumber | None = None
-    min_p: float | None = None
-    seed: WholeNumber | None = None
-    stop: StopStrings = ()
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
-    thinking: Any = None
-    think: bool | None = None
-    reasoning_effort: str | None = None
-    n: WholeNumber | None = None
-    logit_bias: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: WholeNumber | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
     response_format: dict[str, Any] | None = None
+
+    @property
+    def budget(self) -> int | None:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens

@@ -7,7 +7,7 @@ from typing import Any
 from apps.serve.schema.chat import ChatMessage, ChatRequest
 from apps.serve.schema.fields import validate
 from apps.serve.schema.tools import offered_tools, openai_tool_choice, tool_schemas
-from apps.serve.schema.turn_options import SamplingFields, generation_settings, turn_effort
+from apps.serve.schema.turn_options import turn_effort
 from apps.serve.settings import ServerSettings
 from apps.serve.thinking import ThinkingControls
 from apps.serve.turn_request import Ask, ModelFacts
@@ -22,15 +22,6 @@ def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings
     controls = ThinkingControls.of(body, request.reasoning_effort)
     effort, note = turn_effort(controls, request.model, model, settings)
     choice = openai_tool_choice(request.tool_choice)
-    budget = request.max_completion_tokens
-    generation = generation_settings(
-        SamplingFields(request.temperature, request.top_p, request.top_k, request.min_p),
-        settings,
-        thinking=effort != "none",
-        max_tokens=request.max_tokens if budget is None else budget,
-        stop=request.stop,
-        seed=request.seed,
-    )
     return Ask(
         kind="chat",
         model=request.model if request.model is not None else model.id,
@@ -38,9 +29,9 @@ def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings
         messages=[_message(message) for message in request.messages],
         tools=offered_tools(tool_schemas(request.tools or ()), choice),
         effort=effort,
-        generation=generation,
+        generation=request.generation(settings, thinking=effort != "none"),
         note=note,
-        include_usage=bool(request.stream_options and request.stream_options.include_usage),
+        include_usage=request.include_usage,
         tool_choice=choice,
     )
 
@@ -49,11 +40,7 @@ def refuse_unsupported(request: ChatRequest) -> None:
     """Fields that would change the answer and that nothing here honours must not be skipped silently."""
     if not request.messages:
         raise RequestError("messages: send at least one message", param="messages")
-    if request.n is not None and request.n != 1:
-        raise RequestError("n: only one answer per request is supported", param="n")
-    for name in ("logit_bias", "logprobs", "top_logprobs", "presence_penalty", "frequency_penalty"):
-        if getattr(request, name):
-            raise RequestError(f"{name} is not supported", param=name)
+    request.refuse("logit_bias", "logprobs", "top_logprobs", "presence_penalty", "frequency_penalty")
     kind = (request.response_format or {}).get("type", "text")
     if kind != "text":
         raise RequestError(
