@@ -66,6 +66,12 @@ def test_a_whole_answer_with_reasoning_and_usage() -> None:
     assert usage.completion_tokens == len("Let me see.") + 1 + len("Hello there.")
     assert usage.completion_tokens_details.reasoning_tokens == len("Let me see.") + 1
     assert usage.prompt_tokens_details.cached_tokens == 0
+    assert answer.model_extra is not None
+    timings = answer.model_extra["timings"]
+    assert (timings["prompt_n"], timings["predicted_n"]) == (usage.prompt_tokens, usage.completion_tokens)
+    assert timings["cache_n"] == 0
+    assert timings["prompt_per_second"] > 0
+    assert timings["predicted_per_second"] > 0
 
 
 def test_a_stream_carries_the_same_answer() -> None:
@@ -84,12 +90,14 @@ def test_a_stream_carries_the_same_answer() -> None:
     assert chunks[-1].choices == []
     assert chunks[-1].usage is not None
     assert len({chunk.id for chunk in chunks}) == 1
+    assert [bool((chunk.model_extra or {}).get("timings")) for chunk in chunks][-2:] == [False, True]
 
 
 def test_no_usage_chunk_unless_asked() -> None:
     with serve_script(_THINKING) as server, _client(server.url) as client:
         chunks = list(client.chat.completions.create(model="m", messages=_HELLO, stream=True))
     assert all(chunk.choices for chunk in chunks)
+    assert "timings" in (chunks[-1].model_extra or {})
 
 
 def test_a_tool_call_streams_its_arguments_and_the_next_turn_reuses_everything() -> None:
