@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from apps.serve.settings import DiskSettings, ServerSettings
+from apps.serve.trace import ServerTrace
+from apps.trace import TraceFile
 from shared.kv.store.policy import StoreSettings
 from tests.support.api_server import QUICK, RunningServer, serve_script
 from tests.support.conversations import HELPER, TOOLS, Figures, Talk, ask, call, figures, script, turn
@@ -33,10 +35,11 @@ def _serve(
     *,
     sessions: int = 1,
     store: StoreSettings = _STORE,
+    trace: ServerTrace | None = None,
     **options: Any,
 ) -> Iterator[RunningServer]:
     settings = ServerSettings(timing=QUICK, sessions=sessions, disk=DiskSettings(folder, store), **options)
-    with serve_script(document, context=16384, settings=settings) as server:
+    with serve_script(document, context=16384, settings=settings, trace=trace) as server:
         yield server
 
 
@@ -262,3 +265,23 @@ def test_what_each_request_did_is_in_its_log_lines(tmp_path: Path) -> None:
         assert "source=miss slot=0 reused=0 " in lines[0]
         assert "source=memory-" in lines[1]
         assert server.log.count(" saved=") >= 2
+
+
+def test_the_trace_says_what_came_from_which_file(tmp_path: Path) -> None:
+    talk, folder, path = Talk(tools=TOOLS), tmp_path / "kv", tmp_path / "trace"
+    with _serve(folder, script("look</think>I will." + call("ls"))) as server:
+        first = talk.say(server.url, _LONG)
+    with (
+        TraceFile(path, say=pytest.fail) as file,
+        _serve(folder, script("done</think>Done."), trace=ServerTrace(file)) as server,
+    ):
+        second = talk.result(server.url)
+        server.wait_idle()
+    entry = path.read_text()
+    assert "\nreplay: mem=0 disk=1 canonical=0 missing_ids=0\n" in entry
+    found = re.search(
+        r"\nsource=disk-text slot=0 effective=(\d+) cached=(\d+) disk=(\d+) file=(\w+\.kv)\n", entry
+    )
+    assert found is not None
+    assert [int(figure) for figure in found.groups()[:3]] == [second.prompt, first.live, first.live]
+    assert (folder / found[4]).exists()
