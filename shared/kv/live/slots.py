@@ -69,10 +69,11 @@ class Slots:
         free = [slot for slot in self.slots if not slot.busy]
         if not free:
             raise RuntimeError("every slot is in use: release one before the next turn begins")
-        files = self._candidates(prompt, free[0].session.context)
+        reuses = [slot.look(prompt) for slot in free]
+        files = self._candidates(prompt, free[0].session.context, max(reuse.offset for reuse in reuses))
         way = choose(
             free,
-            [slot.look(prompt) for slot in free],
+            reuses,
             self._stored_prefix(files[0], prompt) if files else None,
             worth_a_file=self.settings.min_tokens,
             saves=self._store is not None and not self._store.read_only,
@@ -138,10 +139,10 @@ class Slots:
                 self._save_worth(slot, Reason.SHUTDOWN, self.settings.min_tokens)
         self._store.flush()
 
-    def _candidates(self, prompt: Prompt, context: int) -> list[CacheFile]:
+    def _candidates(self, prompt: Prompt, context: int, live_bytes: int) -> list[CacheFile]:
         if self._store is None:
             return []
-        files = self._store.find(prompt.rendered, context)
+        files = self._store.find(prompt.rendered, context, live_bytes=live_bytes)
         return [file for file in files if not self._refusals.covers(file, prompt)]
 
     def _stored_prefix(self, file: CacheFile, prompt: Prompt) -> StoredPrefix:

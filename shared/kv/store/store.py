@@ -80,11 +80,15 @@ class KvStore:
         files = self._shelf.files()
         return len(files), sum(file.size for file in files)
 
-    def find(self, rendered: bytes, context: int) -> list[CacheFile]:
+    def find(self, rendered: bytes, context: int, *, live_bytes: int = 0) -> list[CacheFile]:
         """The files that `rendered` begins with and that a session of `context` tokens may load, the longest
-        text first. None of them is evicted before the next `find`, `offer` or `save`."""
+        text first. None of them is evicted before the next `find`, `offer` or `save`.
+
+        A longer one that is still being written is waited for, unless memory holds as much: the state of the
+        first `live_bytes` of `rendered`.
+        """
         found = self._usable_prefixes(rendered, context)
-        longest = found[0].text_bytes if found else 0
+        longest = max(live_bytes, found[0].text_bytes if found else 0)
         coming = [job for job in self._saver.writer.pending() if len(job.text) > longest]
         coming = [job for job in coming if rendered.startswith(job.text)]
         for job in coming:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import shared.kv.store.saver as saver_module
 from shared.errors import EngineFault
-from shared.kv.files.cache_file import read_cache_file
+from shared.kv.files.cache_file import CacheFile, read_cache_file
 from shared.kv.files.header import Extension, Reason
 from shared.kv.live.prompt import Prompt
 from shared.kv.live.tool_memory import ToolMemory
@@ -121,7 +124,7 @@ class TestFromDisk:
         assert [file.header.tokens for file in found[1:]] == [anchor]
         found[0].path.unlink()
         # Another process may do so between the search and the load.
-        monkeypatch.setattr(talk.store, "find", lambda rendered, context: found)
+        monkeypatch.setattr(talk.store, "find", lambda rendered, context, live_bytes: found)
         assert talk.turn(long) == ("memory-checkpoint", anchor, len(long.tokens) - anchor)
 
     def test_a_state_that_breaks_the_engine_is_never_tried_again(
@@ -140,6 +143,26 @@ class TestFromDisk:
         talk.slots.failed(talk.start)
         assert not list(tmp_path.glob("*.kv"))
         assert talk.turn(prompt) == ("miss", 0, len(prompt.tokens))
+
+    def test_a_write_is_not_waited_for_while_memory_holds_as_much(
+        self, talks: TalkMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gate, write = threading.Event(), saver_module.write_cache_file
+
+        def held(*parts: Any, **options: Any) -> CacheFile:
+            assert gate.wait(10), "the turn waited for the disk"
+            return write(*parts, **options)
+
+        monkeypatch.setattr(saver_module, "write_cache_file", held)
+        talk = talks(folder=tmp_path)
+        talk.turn(talk.prompt(LONG), b"x", quantum=lambda: 4096)
+        try:
+            talk.last = talk.slots.begin(talk.prompt(more(LONG, "x", "go on")))
+        finally:
+            gate.set()
+        assert talk.start.source == "memory-token"
+        assert not [line for line in talk.flushed() if "store failed" in line]
+        assert list(tmp_path.glob("*.kv")), "there was a write to wait for"
 
     def test_calls_travel_with_the_file(self, talks: TalkMaker, tmp_path: Path) -> None:
         memory, later = ToolMemory(10), ToolMemory(10)
