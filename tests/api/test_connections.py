@@ -170,7 +170,7 @@ def test_a_client_that_stops_reading_is_given_up() -> None:
     script = {"turns": [{"pieces": [{"text": "x" * 4000}] * 3000}, {"pieces": ["next"]}]}
     with serve_script(script, settings=ServerSettings(timing=timing), context=40_000_000) as server:
         connection = send_chat(server, chat_body(stream=True))
-        server.wait_idle(20)
+        wait_for(lambda: "client left" in server.log, 60)
         assert content_of(ask_chat(server, chat_body())) == "next"
         connection.close()
     assert server.log.count("client left") == 1

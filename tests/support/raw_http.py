@@ -25,7 +25,7 @@ def send_chat(server: RunningServer, body: dict[str, Any]) -> socket.socket:
 
 
 def ask_chat(server: RunningServer, body: dict[str, Any]) -> Any:
-    response = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+    response = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
     assert response.status_code == 200, response.text
     return response.json()
 
