@@ -66,3 +66,15 @@ def test_preview_checkpoints_get_max_only_with_a_large_context() -> None:
     effort, note = choose_effort(controls, None, small)
     assert effort == "high"
     assert note is not None
+
+
+def test_a_dialect_names_its_own_switches() -> None:
+    controls = ThinkingControls.of({"think": False, "thinking": True}, None, switches=("thinking",))
+    assert controls == ThinkingControls(True, True, None)
+    assert ThinkingControls.of({"think": False}, None, switches=("thinking",)).enabled is None
+
+
+@pytest.mark.parametrize(("effort", "chosen"), [("high", "high"), ("minimal", "low"), (None, "none")])
+def test_an_effort_alone_cancels_the_meaning_of_a_name(effort: str | None, chosen: str) -> None:
+    controls = ThinkingControls.of_effort(effort)
+    assert choose_effort(controls, "deepseek-chat", _ON) == (chosen, None)
