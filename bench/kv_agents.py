@@ -35,7 +35,7 @@ def tool_session(turns: int) -> Iterator[Request]:
     """One task, solved with a call in every turn: the history only grows."""
     history = [_system("You work on a code base.", 3000), _user("task", 400)]
     for turn in range(turns):
-        match = "task" if turn == 0 else f"result {turn}"
+        match = "task:" if turn == 0 else f"result {turn}:"
         block = _block(f"src/{turn}.py")
         yield Request(f"turn {turn + 1}", tuple(history), TOOLS, match, f"I read file {turn}.{block}")
         call = ToolCall(f"call_{turn}", "read", f'{{"path": "src/{turn}.py"}}')
@@ -63,13 +63,13 @@ def interleaved(turns: int) -> Iterator[Request]:
     history = [_system("You are the main agent.", 6000)]
     for turn in range(turns):
         message, reply = _user(f"main {turn}", 600), _filler(f"main answer {turn}", 300)
-        yield Request(f"main {turn + 1}", (*history, message), None, f"main {turn}", reply)
+        yield Request(f"main {turn + 1}", (*history, message), None, f"main {turn}:", reply)
         history += [message, Message("assistant", reply)]
         title = (_system("You write titles.", 100), _user(f"title {turn}", 150))
-        yield Request(f"title {turn + 1}", title, None, f"title {turn}", f"Title {turn}")
+        yield Request(f"title {turn + 1}", title, None, f"title {turn}:", f"Title {turn}")
         if turn % 3 == 2:
             summary = (_system("You summarise.", 1200), _user(f"summary {turn}", 1500))
-            yield Request(f"summary {turn + 1}", summary, None, f"summary {turn}", _filler("summary", 200))
+            yield Request(f"summary {turn + 1}", summary, None, f"summary {turn}:", _filler("summary", 200))
 
 
 SESSIONS = {

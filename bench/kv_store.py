@@ -21,7 +21,7 @@ from tests.support.synthetic_session import SMALL
 
 def run(folder: Path, *, quick: bool) -> dict[str, Any]:
     """All results. `folder` takes a few hundred MB, and gets them back."""
-    lengths, rounds, shape = ((600,), 2, SMALL) if quick else ((2048, 10240), 9, kv_throughput.FLASH)
+    lengths, rounds, shape = ((600, 700), 2, SMALL) if quick else ((2048, 10240), 9, kv_throughput.FLASH)
     counts = (10, 100) if quick else (10, 1_000, 10_000)
     return {
         "throughput": [kv_throughput.measure(folder, tokens, rounds, shape) for tokens in lengths],

@@ -10,9 +10,10 @@ from bench.kv_agents import SESSIONS
 
 def test_a_quick_run_gives_every_figure(tmp_path: Path) -> None:
     results = kv_store.run(tmp_path, quick=True)
-    (throughput,) = results["throughput"]
-    assert throughput["with checksum"]["save ratio"] > 0
-    assert throughput["without checksum"]["load ratio"] > 0
+    assert [throughput["tokens"] for throughput in results["throughput"]] == [600, 700]
+    for throughput in results["throughput"]:
+        assert throughput["with checksum"]["save ratio"] > 0
+        assert throughput["without checksum"]["load ratio"] > 0
     assert [(r["files"], r["found"]) for r in results["lookup"]] == [(10, 1), (100, 10)]
     text = "\n".join(kv_store.lines(results))
     assert text.count("aim: new tokens only:") == 2 * len(SESSIONS)
