@@ -52,3 +52,11 @@ def test_no_more_than_an_eighth_of_the_budget_but_always_the_last(tmp_path: Path
     assert _bad(tmp_path) == [2, 3]
     put_away(_put(tmp_path, 9, 1000), 8 * 100)
     assert _bad(tmp_path) == [9]
+
+
+def test_what_counts_is_when_a_file_was_put_away(tmp_path: Path) -> None:
+    for number in range(MOST_FILES + 1):
+        path = _put(tmp_path, number)
+        os.utime(path, ns=(1000 - number, 1000 - number))
+        put_away(path, None)
+    assert _bad(tmp_path) == list(range(1, MOST_FILES + 1))
