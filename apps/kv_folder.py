@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from shared.errors import UsageError
+
 # Enough of the fingerprint to tell models apart, and short enough to read.
 _DIGITS: Final = 16
 
@@ -25,6 +27,17 @@ def sessions_folder(fingerprint: str) -> Path:
     import platformdirs
 
     return platformdirs.user_data_path("ds4") / "sessions" / fingerprint[:_DIGITS]
+
+
+def named_folder(path: Path) -> Path:
+    """A folder that the user named, whose `~` no shell has replaced: in a variable, or behind a `=`.
+
+    Raises UsageError.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{path}: {str(error).rstrip('.')}: name the folder without ~") from None
 
 
 def agent_folder() -> Path:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from apps.chat.settings import NEWEST, SessionSettings
+from apps.kv_folder import named_folder
 from shared.errors import UsageError
 
 _PANEL: Final = "Sessions"
@@ -52,7 +53,7 @@ def session_settings(directory: Path | None, no_autosave: bool, resume: str | No
             f"--resume takes the first hex digits of a session's id, not {resume[:50]!r}: /list shows them"
         )
     return SessionSettings(
-        directory.expanduser() if directory else None,
+        named_folder(directory) if directory else None,
         autosave=not no_autosave,
         resume=resume.lower() if resume else None,
     )

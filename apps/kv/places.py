@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from apps.kv_folder import sessions_folder, store_folder
+from apps.kv_folder import named_folder, sessions_folder, store_folder
 from shared.errors import CacheFileError, UsageError
 from shared.kv.files.cache_file import is_cache_name
 
@@ -41,6 +41,7 @@ def places(named: Path | None) -> list[Place]:
     Raises UsageError when `named` is no folder.
     """
     if named is not None:
+        named = named_folder(named)
         if not named.is_dir():
             raise UsageError(f"--dir {named}: there is no such folder")
         return [Place(named, "named folder")]

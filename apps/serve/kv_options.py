@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from apps.kv_folder import named_folder
 from apps.serve.settings import DiskSettings
 from shared.errors import UsageError
 from shared.kv.store.policy import DEFAULT_BUDGET_BYTES, StoreSettings
@@ -188,4 +189,4 @@ def disk_settings(
         reject_other_quant=reject_other_quant,
         durable=not no_fsync,
     )
-    return DiskSettings(directory, store)
+    return DiskSettings(named_folder(directory) if directory else None, store)

@@ -7,7 +7,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from apps.kv_folder import agent_folder, sessions_folder, store_folder
+from apps.kv_folder import agent_folder, named_folder, sessions_folder, store_folder
+from shared.errors import UsageError
 
 ONE, OTHER = "0123456789abcdef" * 4, "0123456789abcdee" * 4
 
@@ -37,3 +38,11 @@ def test_the_agents_folder_is_in_the_home_if_there_is_one(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "home", homeless)
     assert agent_folder() == Path(".ds4/kvcache")
+
+
+def test_a_tilde_that_no_shell_has_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert named_folder(Path("~/kv")) == Path("/somewhere/kv")
+    assert named_folder(Path("kv~")) == Path("kv~")
+    with pytest.raises(UsageError, match="name the folder without ~"):
+        named_folder(Path("~nobody-of-this-name/kv"))

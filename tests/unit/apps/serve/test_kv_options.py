@@ -42,6 +42,12 @@ def test_states_are_stored_unless_the_user_says_no(started: list[Any]) -> None:
     assert _disk(started, "--no-kv-disk") is None
 
 
+def test_the_folder_may_be_in_the_home(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    monkeypatch.setenv("DS4_KV_DISK_DIR", "~/kv")
+    assert _disk(started) == DiskSettings(Path("/somewhere/kv"), StoreSettings())
+
+
 def test_every_option_arrives(started: list[Any]) -> None:
     words = (
         "--kv-disk-dir=x --kv-disk-space-mb=77 --kv-cache-min-tokens=600 --kv-cache-cold-max-tokens=700 "
