@@ -15,9 +15,12 @@ from shared.power import PowerGovernor
 from shared.sampling import GREEDY, RandomStream, Sampling
 from shared.session import CancelCheck, Picked, Session
 from shared.stop_strings import StopStrings
-from shared.text.events import EndCause, FinishReason, TurnEvent
+from shared.text import marks
+from shared.text.events import EndCause, FinishReason, TokenScore, TurnEvent
 from shared.text.tokenizer import Tokenizer
 from shared.text.turn import DecodeState, Turn
+from shared.text_scores import ScoredText
+from shared.token_choice import NO_PENALTIES, KnownToken, Penalties, TokenChooser, TokenMasks
 
 # How far the model may go on after a complete call in thinking that is still open: it may close the
 # thinking, or take the call back.
@@ -31,7 +34,9 @@ class GenerationSettings:
     """`max_tokens` below 0 means 0. A `seed` above 0 fixes the random stream; any other is drawn anew.
 
     `look_ahead` submits each token before it is known, which hides the host's time on a GPU and changes
-    nothing else. `greedy_syntax` forces temperature 0 on the syntax of tool calls (spec: chat §3.5).
+    nothing else. `greedy_syntax` forces temperature 0 on the syntax of tool calls (spec: chat §3.5), and
+    `penalties` spare it. With `top_logprobs` the tokens of a text go before it as `TextScores`, each with so
+    many of the best tokens at its place.
     """
 
     sampling: Sampling
@@ -40,6 +45,8 @@ class GenerationSettings:
     seed: int | None = None
     look_ahead: bool = True
     greedy_syntax: bool = True
+    penalties: Penalties = NO_PENALTIES
+    top_logprobs: int | None = None
 
 
 class Generation:
@@ -60,6 +67,7 @@ class Generation:
         cancelled: CancelCheck | None = None,
         clock: Callable[[], float] = time.monotonic,
         power: PowerGovernor | None = None,
+        masks: TokenMasks | None = None,
     ) -> None:
         self.tokens: list[int] = []
         self.reasoning_tokens = 0
@@ -72,7 +80,15 @@ class Generation:
         self._clock = clock
         self._power = power or PowerGovernor()
         seed = settings.seed if settings.seed is not None and settings.seed > 0 else secrets.randbits(63) + 1
-        self._random = RandomStream(seed)
+        self._chooser = TokenChooser(
+            session,
+            tokenizer.vocabulary_size,
+            RandomStream(seed),
+            penalties=settings.penalties,
+            masks=masks,
+            top_logprobs=settings.top_logprobs,
+        )
+        self._scored = None if settings.top_logprobs is None else ScoredText()
         self._stops = StopStrings(settings.stop)
         self._held_since: int | None = None  # completion tokens when a call came to be held in thinking
         self._cause: EndCause | None = None
@@ -127,9 +143,10 @@ class Generation:
         """One decode step: the events of each token kept of it, and why the turn ends with it, if so."""
         started = self._power.start()
         sampling = self._sampling()
-        uniform = 0.0 if sampling.greedy else self._random.uniform()
-        picked = self._session.pick(sampling, uniform)
-        if self._settings.look_ahead:
+        syntax = self._turn.decode_state in _SYNTAX
+        picked = self._chooser.choose(sampling, self._turn, penalised=not syntax)
+        ahead = self._settings.look_ahead and not isinstance(picked, KnownToken)
+        if ahead:
             self._session.submit(picked)
         events: list[list[TurnEvent]] = []
         cause: EndCause | None = None
@@ -143,7 +160,7 @@ class Generation:
                 events.append(more)
             if cause is not None:
                 break
-        self._keep(picked, len(events))
+        self._keep(picked, len(events), ahead)
         self._power.rest("decode", started, self._cancelled)
         return events, cause
 
@@ -154,15 +171,35 @@ class Generation:
 
     def _take(self, token: int) -> tuple[list[TurnEvent], EndCause | None]:
         self.tokens.append(token)
-        if not self._turn.thinking_closed:
-            self.reasoning_tokens += 1
+        self._chooser.take(token)
+        thinking = not self._turn.thinking_closed
+        self.reasoning_tokens += thinking
+        if self._scored is not None:
+            self._score(self._scored, token, thinking)
         events = self._feed(self._stops.feed(self._tokenizer.token_bytes(token)))
         if self._turn.should_stop or self._held_too_long():
             return events, "tool"
         return events, None if self._stops.matched is None else "stop"
 
     def _feed(self, data: bytes) -> list[TurnEvent]:
-        return self._turn.feed(data) if data else []
+        events = self._turn.feed(data) if data else []
+        if self._scored is None:
+            return events
+        events = self._scored.attach(events)
+        closed, calling = self._turn.thinking_closed, self._turn.decode_state is not DecodeState.OUTSIDE
+        if closed or calling:
+            self._scored.drop(thinking=True)
+        if closed and calling:
+            self._scored.drop(thinking=False)
+        return events
+
+    def _score(self, scored: ScoredText, token: int, thinking: bool) -> None:
+        if self._tokenizer.piece(token) in marks.ALL:
+            return
+        bytes_of = self._tokenizer.token_bytes
+        logprob, best = self._chooser.scores(token)
+        top = tuple((bytes_of(other.token), other.logprob) for other in best)
+        scored.add(TokenScore(bytes_of(token), logprob, top), thinking=thinking)
 
     def _held_too_long(self) -> bool:
         if not self._turn.held_call:
@@ -172,15 +209,16 @@ class Generation:
             self._held_since = len(self.tokens)
         return len(self.tokens) - self._held_since >= HELD_CALL_TOKENS
 
-    def _keep(self, picked: Picked, kept: int) -> None:
-        """Leave the session with the first `kept` tokens of the step, the same with and without
-        look-ahead."""
+    def _keep(self, picked: Picked, kept: int, ahead: bool) -> None:
+        """Leave the session with the first `kept` tokens of the step, whether it was submitted `ahead` of
+        being known or not."""
         step = picked.tokens()
-        if kept == len(step):
-            if not self._settings.look_ahead:
-                self._session.submit(picked)
+        if kept == len(step) and ahead:
             return
-        if self._settings.look_ahead:
+        if kept == len(step) and not isinstance(picked, KnownToken):
+            self._session.submit(picked)
+            return
+        if ahead:
             self._session.undo()
         for token in step[:kept]:
             self._session.submit(token)
@@ -193,7 +231,8 @@ class Generation:
         elif self._stops.matched is not None:
             cause = "stop"
         self._cause = cause
-        return events + self._turn.finish(cause)
+        last = self._turn.finish(cause)
+        return events + (last if self._scored is None else self._scored.attach(last))
 
 
 def _never() -> bool:

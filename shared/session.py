@@ -130,7 +130,8 @@ class Session(Protocol):
         self, sampling: Sampling, uniform: float = 0.0, allowed: npt.NDArray[np.bool_] | None = None
     ) -> Picked:
         """Choose a token from the current logits without blocking. `uniform` in [0, 1) is the draw, used
-        only for temperature > 0; `allowed` [vocabulary] masks tokens out. Spec: model §6.1."""
+        only for temperature > 0; `allowed` [vocabulary] masks tokens out, and the step is then one token, for
+        which alone the mask was made. Spec: model §6.1."""
         ...
 
     def undo(self) -> None:

@@ -15,6 +15,8 @@ from shared.text.utf8 import to_bytes
 _M: Final = marks.DSML
 BLOCK_OPEN: Final = f"\n\n<{_M}tool_calls>\n"
 BLOCK_CLOSE: Final = f"</{_M}tool_calls>"
+INVOKE_OPEN: Final = f'<{_M}invoke name="'
+NAME_CLOSE: Final = '">\n'
 INVOKE_CLOSE: Final = f"</{_M}invoke>\n"
 PARAMETER_END: Final = f"</{_M}parameter>"
 PARAMETER_END_ESCAPED: Final = f"&lt;/{_M}parameter>"
@@ -34,12 +36,12 @@ def write_block(calls: Sequence[ToolCall]) -> list[Segment]:
     """
     segments = [_control(BLOCK_OPEN)]
     for call in calls:
-        segments += [_control(f'<{_M}invoke name="'), _text(_attribute(call.name)), _control('">\n')]
+        segments += [_control(INVOKE_OPEN), _text(attribute(call.name)), _control(NAME_CLOSE)]
         for key, value, is_string in _parameters(call.arguments):
             flag = "true" if is_string else "false"
             segments += [
                 _control(f'<{_M}parameter name="'),
-                _text(_attribute(key)),
+                _text(attribute(key)),
                 _control(f'" string="{flag}">'),
                 _text(value),
                 _control(f"{PARAMETER_END}\n"),
@@ -52,6 +54,11 @@ def write_block(calls: Sequence[ToolCall]) -> list[Segment]:
 def canonical_block(calls: Sequence[ToolCall]) -> bytes:
     """The bytes of `write_block`, leading blank line included."""
     return join(write_block(calls))
+
+
+def attribute(value: str) -> str:
+    """A name or key as it stands between the quotation marks of a tag."""
+    return value.translate(_ATTRIBUTE_ENTITIES)
 
 
 def _parameters(arguments: str) -> Iterator[tuple[str, str, bool]]:
@@ -104,10 +111,6 @@ def _split_members(minified: str) -> Iterator[tuple[str, str]]:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
-
-
-def _attribute(value: str) -> str:
-    return value.translate(_ATTRIBUTE_ENTITIES)
 
 
 def _escape_end(value: str) -> str:

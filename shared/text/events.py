@@ -55,7 +55,25 @@ class ToolLost:
     index: int
 
 
-TurnEvent = ThinkingDelta | TextDelta | ToolStart | ToolArguments | ToolEnd | ToolLost
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """The bytes of a token, its natural log probability, and the same of the best tokens at its place."""
+
+    data: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextScores:
+    """The tokens of the text that the next delta ends with, where a client asked what they were worth.
+    `thinking`: of the reasoning, else of the answer."""
+
+    thinking: bool
+    tokens: tuple[TokenScore, ...]
+
+
+TurnEvent = ThinkingDelta | TextDelta | ToolStart | ToolArguments | ToolEnd | ToolLost | TextScores
 
 # Why generation ended, as the turn machine is told.
 EndCause = Literal["eos", "length", "stop", "tool", "cancelled"]

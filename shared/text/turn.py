@@ -34,6 +34,14 @@ class _Mode(Enum):
     DONE = "done"
 
 
+class _Verbatim(Enum):
+    """Whether the answer is passed on as it is; with tools its first byte decides."""
+
+    NO = "no"
+    UNDECIDED = "undecided"
+    YES = "yes"
+
+
 def _random_id() -> str:
     return f"call_{secrets.token_hex(16)}"
 
@@ -42,7 +50,8 @@ class Turn:
     """One turn of the model. `feed` bytes, then `finish` once; both return the events that became certain.
 
     `tools` None means that no tools are active: nothing opens a block. A set without names means that they
-    are not known here: any name may open a plain block. spec: chat §3.
+    are not known here: any name may open a plain block. `verbatim`: an answer that is no block is passed on
+    byte for byte, whatever code or markup it seems to hold: it is JSON. spec: chat §3.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class Turn:
         tools: ToolSet | None,
         unescape: Unescape = "closing-tag-only",
         new_id: Callable[[], str] = _random_id,
+        verbatim: bool = False,
     ) -> None:
         self.finish_reason: FinishReason = "stop"
         self.raw_block: bytes | None = None  # the block as sampled, if it may be replayed
@@ -66,6 +76,7 @@ class Turn:
         self._final = False
         self._cause: EndCause = "eos"
         self._mode = _Mode.THINKING if thinking else _Mode.TEXT
+        self._verbatim = _Verbatim.UNDECIDED if verbatim else _Verbatim.NO
         may_open = self._may_open if tools is not None else None
         self._reasoning = ChannelOutput(ThinkingDelta, self._events.append, tools is not None)
         self._content = ChannelOutput(TextDelta, self._events.append, tools is not None)
@@ -158,6 +169,8 @@ class Turn:
             self._held_step(final)
         elif self._mode is _Mode.TOOL:
             self._tool_step(final)
+        elif self._mode is _Mode.TEXT and self._verbatim is not _Verbatim.NO:
+            self._verbatim_step(final)
         else:
             found = self._channel.step(self._source, final)
             if isinstance(found, Tag):
@@ -165,6 +178,18 @@ class Turn:
             elif found is Found.THINK_END:
                 self.thinking_closed = True
                 self._mode = _Mode.TEXT
+
+    def _verbatim_step(self, final: bool) -> None:
+        source = self._source
+        if self._verbatim is _Verbatim.UNDECIDED:
+            begin = source.rest.lstrip()
+            if not begin and not final:
+                return
+            # No JSON begins as a block does.
+            block = self._tools is not None and begin.startswith(b"<")
+            self._verbatim = _Verbatim.NO if block else _Verbatim.YES
+        if self._verbatim is _Verbatim.YES:
+            self._content.write(source.take(len(source.window)))
 
     @property
     def _channel(self) -> Channel:
