@@ -73,13 +73,20 @@ class ConversationFile:
     def save(self, cancelled: CancelCheck, *, whole: bool) -> None:
         """Write the conversation. What the live state lacks is computed if it is little, or if `whole`;
         else only the text is kept. Raises Cancelled, EngineFault, NotSaved."""
-        started = self._clock()
+        started, before = self._clock(), self.stored
         capture = self._capture(cancelled, whole=whole)
         self._write(capture)
         self._conversation.unsaved = False
         # The terminal may be gone when a save is due.
         with contextlib.suppress(OSError):
             say(self._saved_line(started), "ds4.cache", on=self._err)
+            if before is not None and self.stored is not None and self.stored.file.name != capture.name:
+                say(
+                    f"session {before.short_id} was changed by another program: it stays as it is, and this "
+                    "conversation is a session of its own",
+                    "ds4.warning",
+                    on=self._err,
+                )
 
     def save_later(self) -> None:
         """Copy the conversation out of the engine and write it in the background. Raises like `save`; what
@@ -145,6 +152,8 @@ class ConversationFile:
 
     def _write(self, capture: Capture) -> None:
         self.stored = self._folder.write(capture, instead_of=self.stored)
+        # Another program may have saved under the same name: then it has got a new one.
+        self._origin = Origin(self.stored.title, self.stored.created_at)
 
     def _write_failed(self, error: Exception) -> None:
         self._conversation.unsaved = True

@@ -7,6 +7,7 @@ conversation is shown.
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from shared.errors import CacheFileError, ForeignFile
-from shared.kv.files.cache_file import is_cache_name
+from shared.kv.files.cache_file import is_cache_name, read_cache_file
 from shared.kv.files.cache_reader import open_cache_file
 from shared.kv.files.checksum import remove_sidecar
 from shared.kv.files.header import PAYLOAD_ABI, Extension, Header, Reason
-from shared.kv.files.trailers import encode_title
+from shared.kv.files.trailers import encode_title, read_title
 from shared.kv.sessions.capture import Capture, NotSaved, with_payload
 from shared.kv.sessions.identity import session_name
 from shared.kv.sessions.loading import load_state
@@ -153,14 +154,17 @@ class SessionFolder:
         return Capture(origin.name, with_payload(header, payload), text, payload, encode_title(origin.title))
 
     def write(self, capture: Capture, *, instead_of: StoredSession | None = None) -> StoredSession:
-        """Write a session into our folder. The file of a legacy session that it continues goes. Raises
-        NotSaved."""
-        capture.write(self.own)
+        """Write a session into our folder. The file of a legacy session that it continues goes.
+
+        If the file is no longer the one that was `instead_of`, another program has gone on with the
+        conversation: that stays as it is, and `capture` becomes a session of its own. Raises NotSaved.
+        """
+        if instead_of and self._has_changed(capture.name, instead_of):
+            return self._put(self._of_its_own(capture))
+        written = self._put(capture)
         if instead_of and instead_of.writable and instead_of.file.name != capture.name:
             with contextlib.suppress(OSError):
                 _remove(instead_of.file.path)
-        written = read_stored_session(self.own / capture.name, writable=True)
-        assert written is not None
         return written
 
     def strip(self, stored: StoredSession, tokenizer: Tokenizer) -> StoredSession:
@@ -178,7 +182,7 @@ class SessionFolder:
             payload_abi=PAYLOAD_ABI,
         )
         trailer = b"" if stored.legacy else encode_title(stored.title)
-        return self.write(Capture(stored.file.path.name, header, text, trailer=trailer))
+        return self._put(Capture(stored.file.path.name, header, text, trailer=trailer))
 
     def delete(self, stored: StoredSession) -> None:
         """Remove a session. Raises UnusableSession, NotSaved."""
@@ -202,6 +206,32 @@ class SessionFolder:
             )
         check_room(stored, max(header.context, header.tokens + 1), session.context)
         return load_state(stored, session)
+
+    def _put(self, capture: Capture) -> StoredSession:
+        capture.write(self.own)
+        written = read_stored_session(self.own / capture.name, writable=True)
+        assert written is not None
+        return written
+
+    def _has_changed(self, name: str, known: StoredSession) -> bool:
+        """Whether our folder has another session of that name than the `known` one."""
+        if known.file.name != name:
+            return False
+        try:
+            return read_cache_file(self.own / name).header != known.file.header
+        except (CacheFileError, OSError):
+            return False
+
+    def _of_its_own(self, capture: Capture) -> Capture:
+        """The same conversation as if it had begun later, so that it has another name."""
+        title = read_title(io.BytesIO(capture.trailer))
+        created_at = self._now(capture.header.created_at + 1)
+        while (self.own / session_name(title, created_at)).exists():
+            created_at += 1
+        header = replace(
+            capture.header, created_at=created_at, last_used=max(created_at, capture.header.last_used)
+        )
+        return replace(capture, name=session_name(title, created_at), header=header)
 
     def _now(self, created_at: int) -> int:
         """The time of a save; a clock that was set back does not put it before the conversation."""

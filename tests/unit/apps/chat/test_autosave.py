@@ -225,3 +225,15 @@ def test_a_full_context_is_saved_and_taken_up(chat, tmp_path):
     assert "session saved" in one.run("/save")
     again = chat(resume=NEWEST, context=700)
     assert again.conversation.tokens == one.conversation.tokens
+
+
+def test_two_chats_on_one_session_lose_no_turn(chat, tmp_path):
+    chat().leave("one")
+    (shared,) = saved_files(tmp_path)
+    left, right = chat(resume=NEWEST), chat(resume=NEWEST)
+    left.leave("from the left")
+    said = right.leave("from the right", "/save", "more from the right")
+    assert said.count(f"session {shared[:8]} was changed by another program: it stays as it is") == 1
+    assert len(saved_files(tmp_path)) == 2
+    tokens = [chat(resume=name).conversation.tokens for name in saved_ids(tmp_path)]
+    assert sorted(tokens) == sorted([left.conversation.tokens, right.conversation.tokens])
