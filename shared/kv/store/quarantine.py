@@ -32,7 +32,9 @@ def put_away(path: Path, budget_bytes: int | None) -> bool:
     with contextlib.suppress(OSError):
         sidecar = path.name + _SIDECAR
         os.replace(path.with_name(sidecar), folder / sidecar)
-    _trim(folder, path.name, None if budget_bytes is None else budget_bytes // 8)
+    # Somebody else may empty it meanwhile.
+    with contextlib.suppress(OSError):
+        _trim(folder, path.name, None if budget_bytes is None else budget_bytes // 8)
     return True
 
 

@@ -115,15 +115,11 @@ class Saver:
         refusal = self.offer(incoming, tool_map, protect)
         if refusal is None and not self.writer.reserve(payload_bytes, wait=reason is not Reason.CONTINUED):
             refusal = Refusal("too much is waiting to be written")
-        if refusal is not None:
+        payload = None if refusal is not None else self._copied(session, payload_bytes)
+        if payload is None:
+            refusal = refusal or Refusal("there is no memory for a copy of it")
             self._say_skipped(incoming, refusal.why)
             return Saved(refusal.already_stored, refusal.why, 0)
-        payload = PayloadBuffer(payload_bytes)
-        try:
-            session.save(payload)
-        except BaseException:
-            self.writer.release(payload_bytes)
-            raise
         with self._lock:
             self._coming[incoming.file.name] = incoming.file
         self.writer.put(
@@ -137,6 +133,19 @@ class Saver:
             )
         )
         return Saved(True, "", incoming.file.size)
+
+    def _copied(self, session: Session, payload_bytes: int) -> PayloadBuffer | None:
+        """The state, of a size that the writer has room for; None without memory for it. Raises what the
+        session raises."""
+        try:
+            payload = PayloadBuffer(payload_bytes)
+            session.save(payload)
+        except BaseException as error:
+            self.writer.release(payload_bytes)
+            if isinstance(error, MemoryError):
+                return None
+            raise
+        return payload
 
     def _existing(self, incoming: Incoming, tool_map: Mapping[str, bytes]) -> Refusal | None:
         name, header = incoming.file.name, incoming.file.header

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from shared.errors import CacheFileError
 from shared.kv.files.cache_file import CacheFile
@@ -57,7 +57,9 @@ class Shelf:
         if self.directory.take():
             with self._lock:
                 self._catalog = Catalog(self.directory.path)
-            remove_leftovers(self.directory.path, self._clock())
+            # Without the right to list the directory there is nothing to tidy up, nor to evict.
+            with suppress(OSError):
+                remove_leftovers(self.directory.path, self._clock())
             self.evict(self._room.plan(self.files(), None, self._clock()).names)
         return self.directory.held
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 from shared.kv.store.quarantine import FOLDER, MOST_FILES, put_away
 
@@ -60,3 +63,14 @@ def test_what_counts_is_when_a_file_was_put_away(tmp_path: Path) -> None:
         os.utime(path, ns=(1000 - number, 1000 - number))
         put_away(path, None)
     assert _bad(tmp_path) == list(range(1, MOST_FILES + 1))
+
+
+def test_whoever_empties_it_meanwhile_is_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def vanished(path: object) -> NoReturn:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    path = _put(tmp_path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", vanished)
+        assert put_away(path, None)
+    assert _bad(tmp_path) == [1]

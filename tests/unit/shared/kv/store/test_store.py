@@ -6,7 +6,7 @@ import re
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from shared.kv.files.cache_file import cache_name
 from shared.kv.files.header import Extension, Reason
 from shared.kv.store import saver as saver_module
 from shared.kv.store.outcomes import Key
+from shared.kv.store.payload_buffer import PayloadBuffer
 from shared.kv.store.writer import Job
 from shared.session import Session
 from tests.support.cache_builder import put_cache_file
@@ -291,6 +292,20 @@ def test_a_write_under_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(writer, "wait_for", open_and_wait)
     assert one.ask(A + B + C) == A + B
+    one.store.close()
+
+
+def test_without_memory_only_the_save_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing_left(self: object, content: object) -> NoReturn:
+        raise MemoryError
+
+    one = OpenStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(PayloadBuffer, "write", nothing_left)
+        assert not one.save(A).stored
+    assert one.lines("kv skipped")[0].endswith(": there is no memory for a copy of it")
+    assert one.store._saver.writer._reserved == 0
+    assert one.save(A).stored
     one.store.close()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -126,4 +128,16 @@ def test_a_place_that_cannot_be_made_again(tmp_path: Path) -> None:
     saved = one.save(A)
     assert not saved.stored
     assert "choose another directory" in saved.why
+    one.store.close()
+
+
+def test_a_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: object) -> NoReturn:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refused)
+        one = OpenStore(tmp_path)
+        assert one.save(A).stored
+    assert stored_texts(tmp_path) == {A}
     one.store.close()
