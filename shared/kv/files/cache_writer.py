@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Final
 
 from shared.kv.files.cache_file import MOST_TEXT_BYTES, TEXT_AT, CacheFile, describe
 from shared.kv.files.checksum import Checksum, Sidecar, remove_sidecar, write_sidecar
 from shared.kv.files.header import Extension, Header
 from shared.kv.files.replacement import Replacement
+
+_PIECE: Final = 8 << 20
 
 
 def write_cache_file(
@@ -43,7 +45,7 @@ def write_cache_file(
         new.file.write(text)
         if covered:
             covered.update(text)
-        _write_payload(new.file, payload, header.payload_bytes, covered)
+        _write_payload(new, payload, header.payload_bytes, covered)
         new.file.write(trailer)
         # An old sidecar must not outlive the file that it is about.
         remove_sidecar(path)
@@ -101,19 +103,28 @@ def _check_flags(extensions: Extension) -> None:
 
 
 def _write_payload(
-    file: BinaryIO, payload: Iterable[bytes | memoryview], announced: int, checksum: Checksum | None
+    new: Replacement, payload: Iterable[bytes | memoryview], announced: int, checksum: Checksum | None
 ) -> None:
     left = announced
-    for chunk in payload:
-        left -= memoryview(chunk).nbytes
+    for piece in _pieces(payload):
+        left -= len(piece)
         if left < 0:
             break
-        file.write(chunk)
+        new.file.write(piece)
         if checksum:
-            checksum.update(chunk)
+            checksum.update(piece)
+        new.hand_over()
     if left:
         found = "more" if left < 0 else f"only {announced - left}"
         raise ValueError(f"the header announces {announced} payload bytes but there are {found}")
+
+
+def _pieces(payload: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
+    """The payload in pieces that are worth handing to the disk one by one."""
+    for chunk in payload:
+        view = memoryview(chunk).cast("B")
+        for at in range(0, len(view), _PIECE):
+            yield view[at : at + _PIECE]
 
 
 def _write_all(fd: int, content: bytes, at: int) -> None:
