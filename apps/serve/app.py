@@ -17,6 +17,7 @@ from apps.serve.api.completions import completions
 from apps.serve.api.context import ServerContext
 from apps.serve.api.embeddings import embeddings
 from apps.serve.api.health import health, ready
+from apps.serve.api.messages import count_tokens, messages
 from apps.serve.api.models import get_model, list_models
 from apps.serve.api.tokens import detokenize, tokenize
 from apps.serve.body import BodyLimit
@@ -40,6 +41,8 @@ def create_app(
             Route("/v1/models/{model:path}", get_model),
             Route("/v1/chat/completions", chat_completions, methods=["POST"]),
             Route("/v1/completions", completions, methods=["POST"]),
+            Route("/v1/messages", messages, methods=["POST"]),
+            Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
             Route("/v1/tokenize", tokenize, methods=["POST"]),
             Route("/v1/detokenize", detokenize, methods=["POST"]),
             Route("/v1/embeddings", embeddings, methods=["POST"]),

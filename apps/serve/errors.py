@@ -12,6 +12,7 @@ from typing import Any, Final
 from shared.errors import ContextFullError, RequestError
 
 _ANTHROPIC_PREFIX = "/v1/messages"
+_CONTEXT_CODE = "context_length_exceeded"
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -52,7 +53,7 @@ class Failure:
                 f"prompt is too long: {error.tokens} tokens, but the maximum context length is "
                 f"{error.context} tokens",
                 param=param or "messages",
-                code="context_length_exceeded",
+                code=_CONTEXT_CODE,
                 extra={"n_prompt_tokens": error.tokens, "n_ctx": error.context},
             )
         return cls(error.status, str(error), error.param, error.code)
@@ -73,7 +74,11 @@ class Failure:
     def anthropic(self) -> dict[str, Any]:
         default = "api_error" if self.status >= 500 else "invalid_request_error"
         kind = _ANTHROPIC_TYPES.get(self.status, default)
-        return {"type": "error", "error": {"type": kind, "message": self.message} | self.extra}
+        message = self.message
+        if self.code == _CONTEXT_CODE:
+            # In these words clients of this family recognise that they have to shorten the conversation.
+            message = "prompt is too long: {n_prompt_tokens} tokens > {n_ctx} maximum".format_map(self.extra)
+        return {"type": "error", "error": {"type": kind, "message": message} | self.extra}
 
 
 STOPPING: Final = Failure(503, "the server is stopping", code="server_stopping")

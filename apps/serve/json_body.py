@@ -42,7 +42,7 @@ def parse_object(body: bytes, *, depth: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RequestError(f"the request body must be a JSON object, not {_kind(value)}")
     _check_depth(value, depth)
-    members: dict[str, Any] = _without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(body) else value
+    members: dict[str, Any] = without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(body) else value
     return members
 
 
@@ -60,14 +60,14 @@ def _check_depth(value: Any, depth: int) -> None:
     raise _too_deep(depth)
 
 
-def _without_lone_surrogates(value: Any) -> Any:
-    """Recursion is bounded: the depth was checked."""
+def without_lone_surrogates(value: Any) -> Any:
+    """`value` with U+FFFD for what no UTF-8 can hold. It must not be deeper than Python recurses."""
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
-        return [_without_lone_surrogates(item) for item in value]
+        return [without_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
+        return {without_lone_surrogates(key): without_lone_surrogates(item) for key, item in value.items()}
     return value
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# A tool's function object as the client declared it: name, description, parameters (a JSON schema).
+# A tool's function object as the client declared it: name, description, parameters (a JSON schema, which some
+# name input_schema).
 ToolSchema = Mapping[str, Any]
 
 
@@ -28,7 +29,8 @@ class Message:
 
     `role` is system, developer, user, tool, function, assistant or latest_reminder; the template drops any
     other. `tool_calls` belong to an assistant, `tool_call_ids` to a tool result. `raw_dsml` holds the exact
-    bytes of the tool-call block that the model sampled, when they are still known.
+    bytes of the tool-call block that the model sampled, when they are still known. An input that `continues`
+    stands in the turn of the input before it, behind no mark of its own.
     """
 
     role: str
@@ -37,6 +39,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_ids: tuple[str, ...] = ()
     raw_dsml: bytes | None = None
+    continues: bool = False
 
 
 class ToolSet:
@@ -79,5 +82,6 @@ class ToolSet:
         return frozenset(key for key in required if isinstance(key, str))
 
     def _parameters(self, name: str) -> Mapping[str, Any]:
-        parameters = self._by_name.get(name, {}).get("parameters")
+        tool = self._by_name.get(name, {})
+        parameters = tool.get("parameters", tool.get("input_schema"))
         return parameters if isinstance(parameters, Mapping) else {}

@@ -99,11 +99,12 @@ class _Rendering:
         previous_role = ""
         for index, message in enumerate(messages):
             if message.role == "user":
-                self.control(marks.USER)
+                if not message.continues:
+                    self.control(marks.USER)
                 self.text(message.content)
                 answer_due = True
             elif message.role in _TOOL_ROLES:
-                if previous_role not in _TOOL_ROLES:
+                if previous_role not in _TOOL_ROLES and not message.continues:
                     self.control(marks.USER)
                 self._tool_result(message)
                 answer_due = True
