@@ -82,6 +82,15 @@ class Cancelled(Ds4Error):
         super().__init__(message)
 
 
+class LiveStateLost(Ds4Error):
+    """The answer that some results of tools belong to is no longer in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the answer that these tool results belong to is no longer live: send the whole history"
+        )
+
+
 class RequestError(Ds4Error):
     """A client's request is wrong. `status` is the HTTP status, `param` the field, `code` a stable word."""
 

@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from shared.kv.live.tool_tail import ToolTail
 from shared.text.segments import Segment, cut, join
 from shared.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """`tokens` is the whole prompt, encoded afresh from `segments`."""
+    """`tokens` is the whole prompt, encoded afresh from `segments`. `tail` are the results of tools that it
+    ends with, where their calls may name a live answer."""
 
     segments: Sequence[Segment]
     tokens: list[int]
+    tail: ToolTail | None = None
 
     @cached_property
     def rendered(self) -> bytes:

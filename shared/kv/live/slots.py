@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from shared.errors import EngineFault
+from shared.errors import ContextFullError, EngineFault, LiveStateLost
 from shared.kv.files.cache_file import CacheFile
 from shared.kv.files.header import Reason
 from shared.kv.live.checkpoints import DEFAULT_CHECKPOINT_BYTES, CheckpointBudget
@@ -64,12 +64,16 @@ class Slots:
     def begin(self, prompt: Prompt) -> Start:
         """Bring a free slot as far along `prompt` as memory and disk allow, after saving what must go for it.
 
-        The slot is in use until `release` or `failed`. Raises RuntimeError if none is free.
+        The slot is in use until `release` or `failed`. Raises RuntimeError if none is free; for results of
+        tools that come without their history LiveStateLost if the answer that they belong to is no longer
+        live, and ContextFullError if they do not fit behind it.
         """
         free = [slot for slot in self.slots if not slot.busy]
         if not free:
             raise RuntimeError("every slot is in use: release one before the next turn begins")
         reuses = [slot.look(prompt) for slot in free]
+        if prompt.tail is not None and prompt.tail.alone:
+            return self._begin_behind(free, reuses)
         files = self._candidates(prompt, free[0].session.context, max(reuse.offset for reuse in reuses))
         way = choose(
             free,
@@ -79,14 +83,17 @@ class Slots:
             saves=self._store is not None and not self._store.read_only,
         )
         slot = way.slot
-        self._turns += 1
-        slot.busy, slot.used = True, self._turns
+        self._occupy(slot)
         try:
             return self._start(prompt, way, files)
         except BaseException:
             slot.invalidate()
             slot.busy = False
             raise
+
+    def knows_calls(self, calls: Collection[str]) -> bool:
+        """Whether a live answer made all of `calls`. Any thread may ask; the answer may change at once."""
+        return any(slot.calls.issuperset(calls) for slot in self.slots)
 
     def release(self, slot: LiveSlot) -> None:
         """The turn on `slot` is over, however it ended; its state stays for the next one."""
@@ -139,6 +146,20 @@ class Slots:
                 self._save_worth(slot, Reason.SHUTDOWN, self.settings.min_tokens)
         self._store.flush()
 
+    def _occupy(self, slot: LiveSlot) -> None:
+        self._turns += 1
+        slot.busy, slot.used = True, self._turns
+
+    def _begin_behind(self, free: Sequence[LiveSlot], reuses: Sequence[Reuse]) -> Start:
+        """Results without their history: only the state that they belong to will do."""
+        for slot, reuse in zip(free, reuses, strict=True):
+            if reuse.kept:
+                if len(reuse.tokens) >= slot.session.context:
+                    raise ContextFullError(len(reuse.tokens), slot.session.context)
+                self._occupy(slot)
+                return self._from_memory(slot, reuse, None)
+        raise LiveStateLost
+
     def _candidates(self, prompt: Prompt, context: int, live_bytes: int) -> list[CacheFile]:
         if self._store is None:
             return []
@@ -166,7 +187,7 @@ class Slots:
     def _from_memory(self, slot: LiveSlot, reuse: Reuse, saved: Saved | None) -> Start:
         taken = slot.take(reuse)
         source = "miss" if taken.source == "none" else taken.source
-        return Start(slot, taken.tokens, source, taken.kept, saved=saved)
+        return Start(slot, taken.prompt, taken.tokens, source, taken.kept, saved=saved)
 
     def _from_disk(
         self, prompt: Prompt, way: Way, files: Sequence[CacheFile], saved: Saved | None
@@ -203,7 +224,7 @@ class Slots:
         if self._tool_memory is not None:
             self._tool_memory.adopt(loaded.tool_map, loaded.text)
         tokens = prompt.after(loaded.tokens, offset, self.tokenizer)
-        return Start(slot, tokens, "disk-text", len(loaded.tokens), loaded.file, saved)
+        return Start(slot, prompt, tokens, "disk-text", len(loaded.tokens), loaded.file, saved)
 
     def _save_worth(
         self, slot: LiveSlot, reason: Reason, least: int, protect: Collection[str] = ()

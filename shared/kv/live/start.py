@@ -6,21 +6,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shared.kv.files.cache_file import CacheFile
-from shared.kv.live.slot import LiveSlot
+from shared.kv.live.prompt import Prompt
+from shared.kv.live.slot import LiveSlot, MemorySource
 from shared.kv.store.outcomes import Saved
 
-Source = Literal["memory-token", "thinking-visible", "memory-text", "memory-checkpoint", "disk-text", "miss"]
+Source = Literal[MemorySource, "disk-text", "miss"]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """A turn on `slot`, whose session holds the first `reused` of the `tokens` to sync to.
 
-    The tokens render to the prompt, or to it with the live turns' own reasoning in place. `file` is the cache
-    file that was loaded; `saved` what became of the state that made room, if one did.
+    The tokens render to `prompt`, or to it with the live turns' own words in place. `prompt` is what was
+    asked for; results of tools alone have what they belong to before them. `file` is the cache file that was
+    loaded; `saved` what became of the state that made room, if one did.
     """
 
     slot: LiveSlot
+    prompt: Prompt
     tokens: list[int]
     source: Source
     reused: int
