@@ -21,8 +21,10 @@ from apps.serve.api.messages import count_tokens, messages
 from apps.serve.api.models import get_model, list_models
 from apps.serve.api.tokens import detokenize, tokenize
 from apps.serve.body import BodyLimit
+from apps.serve.cors import CrossOrigin
 from apps.serve.errors import Failure, Refused
-from apps.serve.middleware import CrossOrigin, InFlight, RequestBoundary
+from apps.serve.guard import AccessGuard
+from apps.serve.middleware import InFlight, RequestBoundary
 from apps.serve.settings import ServerSettings
 from apps.serve.worker import InferenceWorker
 from shared.errors import RequestError
@@ -48,8 +50,9 @@ def create_app(
             Route("/v1/embeddings", embeddings, methods=["POST"]),
         ],
         middleware=[
-            Middleware(CrossOrigin, enabled=settings.cors),
+            Middleware(CrossOrigin, access=settings.access),
             Middleware(RequestBoundary, log=worker.log, in_flight=in_flight),
+            Middleware(AccessGuard, access=settings.access, timing=settings.timing),
             Middleware(BodyLimit, limits=settings.limits, timing=settings.timing),
         ],
         exception_handlers={

@@ -7,12 +7,11 @@ comes too slowly with 408. Endpoints get the body in one piece; what they receiv
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.serve.errors import ClientLeft, Failure
+from apps.serve.refusal import refuse_unread
 from apps.serve.settings import Limits, Timing
 
 
@@ -38,7 +37,7 @@ class BodyLimit:
             self._check_declared(scope)
             body = await self._read(receive)
         except _Refused as refused:
-            await self._refuse(refused.failure, scope, receive, send)
+            await refuse_unread(refused.failure, scope, receive, send, self._timing)
             return
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -78,36 +77,3 @@ class BodyLimit:
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)
-
-    async def _refuse(self, failure: Failure, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, then read and drop for a moment what the client still sends: a connection that is closed
-        under unread data is reset, and the client would never see the answer."""
-        scope["state"]["refusal"] = failure.message
-        response = JSONResponse(failure.body(scope["path"]), failure.status, {"connection": "close"})
-        start: Message = {
-            "type": "http.response.start",
-            "status": response.status_code,
-            "headers": response.raw_headers,
-        }
-        body_over = asyncio.Event()
-        drained = asyncio.ensure_future(_drain(receive, body_over))
-        try:
-            await send(start)
-            await send({"type": "http.response.body", "body": response.body, "more_body": True})
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.refusal_linger):
-                    await body_over.wait()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            await asyncio.wait({drained}, timeout=self._timing.refusal_linger)
-        finally:
-            drained.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await drained
-
-
-async def _drain(receive: Receive, body_over: asyncio.Event) -> None:
-    """Drop messages until the client has left; says when the body is over."""
-    while (message := await receive())["type"] != "http.disconnect":
-        if not message.get("more_body", False):
-            body_over.set()
-    body_over.set()

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from apps.kv_folder import named_folder
 from apps.options import (
     DEFAULT_CONTEXT,
     DEFAULT_POWER,
@@ -31,6 +32,15 @@ from apps.options import (
     TraceOption,
     WarmWeightsOption,
     requested_effort,
+)
+from apps.serve.access_options import (
+    AllowedHostOption,
+    ApiKeyFileOption,
+    ApiKeyOption,
+    CorsOption,
+    CorsOriginOption,
+    access_settings,
+    access_warnings,
 )
 from apps.serve.kv_options import (
     DEFAULT_SPACE_MB,
@@ -78,15 +88,6 @@ PortOption = Annotated[
         min=0,
         max=65535,
         help="Port to listen on; 0 takes a free one and prints it.",
-        rich_help_panel=_SERVER,
-    ),
-]
-CorsOption = Annotated[
-    bool,
-    typer.Option(
-        "--cors",
-        envvar="DS4_CORS",
-        help="Let web pages of any origin use the API.",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -152,7 +153,11 @@ def serve(
     effort_profile: EffortProfileOption = "auto",
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
+    api_key: ApiKeyOption = None,
+    api_key_file: ApiKeyFileOption = None,
     cors: CorsOption = False,
+    cors_origin: CorsOriginOption = None,
+    allowed_host: AllowedHostOption = None,
     chdir: ChdirOption = None,
     control_tokens_in_content: ControlTokensOption = False,
     disable_exact_dsml_tool_replay: ExactReplayOption = False,
@@ -187,6 +192,15 @@ def serve(
         kv_cache_reject_different_quant,
         kv_no_fsync,
     )
+    api_key_file = named_folder(api_key_file) if api_key_file else None
+    access = access_settings(
+        host,
+        keys=api_key or (),
+        key_file=api_key_file,
+        any_origin=cors,
+        origins=cors_origin or (),
+        host_names=allowed_host or (),
+    )
 
     from apps.serve.start import serve_until_stopped
 
@@ -210,15 +224,16 @@ def serve(
         max_tokens=tokens,
         thinking=chosen != "none",
         effort="high" if chosen == "none" else chosen,
-        cors=cors,
         control_tokens_in_content=control_tokens_in_content,
         exact_replay=not disable_exact_dsml_tool_replay,
         tool_memory_ids=tool_memory_max_ids,
         sessions=sessions,
         checkpoint_bytes=kv_checkpoint_mb * MIB,
         disk=disk,
+        access=access,
     )
-    serve_until_stopped(options, settings, host, port, trace_path=trace)
+    warnings = access_warnings(host, access, api_key_file)
+    serve_until_stopped(options, settings, host, port, trace_path=trace, warnings=warnings)
 
 
 def _change_directory(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What surrounds every request: CORS, a request id, and the last line of defence.
+"""What surrounds every request: its id, and the last line of defence.
 
 Pure ASGI, so that streams pass through untouched. Knows no endpoint. Spec: chat §5.1.
 """
@@ -6,9 +6,10 @@ Pure ASGI, so that streams pass through untouched. Knows no endpoint. Spec: chat
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,43 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from apps.serve.errors import STOPPING, ClientLeft, Failure
 from apps.serve.log import ServerLog, describe
 
-_ALLOWED_METHODS = b"GET, POST, OPTIONS"
-# The wildcard covers everything but Authorization, which must be named.
-_ALLOWED_HEADERS = b"Authorization, x-api-key, anthropic-version, content-type, *"
-_EXPOSED_HEADERS = b"x-request-id"
-
-
-class CrossOrigin:
-    """Answers every OPTIONS with 204 and, when enabled, lets pages of any origin read every reply."""
-
-    def __init__(self, app: ASGIApp, *, enabled: bool) -> None:
-        self._app = app
-        self._headers = (
-            [
-                (b"access-control-allow-origin", b"*"),
-                (b"access-control-allow-methods", _ALLOWED_METHODS),
-                (b"access-control-allow-headers", _ALLOWED_HEADERS),
-                (b"access-control-expose-headers", _EXPOSED_HEADERS),
-            ]
-            if enabled
-            else []
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *self._headers]
-            await send(message)
-
-        if scope["method"] == "OPTIONS":
-            await send_with_headers({"type": "http.response.start", "status": 204, "headers": []})
-            await send_with_headers({"type": "http.response.body", "body": b""})
-            return
-        await self._app(scope, receive, send_with_headers)
+# What a client may call its request: it ends up in log lines and headers.
+_CLIENT_ID: Final = re.compile(rb"[A-Za-z0-9._:+=@/-]{1,128}")
 
 
 class InFlight:
@@ -87,7 +53,8 @@ class InFlight:
 
 
 class RequestBoundary:
-    """Gives each request its id and turns whatever goes wrong inside into one line and one reply."""
+    """Gives each request its id, the client's own if it sent one, and turns whatever goes wrong inside into
+    one line and one reply."""
 
     def __init__(self, app: ASGIApp, *, log: ServerLog, in_flight: InFlight) -> None:
         self._app = app
@@ -98,8 +65,10 @@ class RequestBoundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = f"req_{secrets.token_hex(12)}"
+        request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
+        # The OpenAI family looks for the first name, Anthropic's for the second.
+        id_headers = [(name, request_id.encode()) for name in (b"x-request-id", b"request-id")]
         started = False
 
         async def send_with_id(message: Message) -> None:
@@ -107,7 +76,7 @@ class RequestBoundary:
             if message["type"] == "http.response.start":
                 started = True
                 self._log_refusal(scope, message["status"])
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message.get("headers", ()), *id_headers]
             await send(message)
 
         task = self._in_flight.enter()
@@ -134,6 +103,12 @@ class RequestBoundary:
             state = scope["state"]
             reason = state.get("refusal", "")
             self._log.warning(f"{_name(scope)} {status} {reason} req={state['request_id']}")
+
+
+def _request_id(scope: Scope) -> str:
+    """The id that the client gave its request, if it is one, else a new one."""
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given.decode("ascii") if _CLIENT_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
 
 
 async def _reply(failure: Failure, scope: Scope, receive: Receive, send: Send) -> None:

@@ -54,11 +54,6 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def is_loopback(host: str) -> bool:
-    """Only this machine can reach `host`."""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
 class Server:
     """Serves until asked to stop. Takes over the socket; the worker must have been started."""
 

@@ -53,6 +53,20 @@ class DiskSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may use the API: everyone who shows one of `keys`, without keys everyone.
+
+    Web pages of the `origins` may read the answers, with `any_origin` those of all. `host_names` are what
+    the server may be called besides its addresses and `localhost`; None: whatever it is called.
+    """
+
+    keys: frozenset[bytes] = field(default=frozenset(), repr=False)
+    any_origin: bool = False
+    origins: frozenset[str] = frozenset()
+    host_names: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSettings:
     """How requests are answered. `max_tokens` is the budget of a request that names none. `sessions` live
     conversations share `checkpoint_bytes` of memory to go back in; without `disk` nothing is stored."""
@@ -60,12 +74,12 @@ class ServerSettings:
     max_tokens: int = DEFAULT_MAX_TOKENS
     thinking: bool = True
     effort: Effort = "high"
-    cors: bool = False
     control_tokens_in_content: bool = False
     exact_replay: bool = True
     tool_memory_ids: int = DEFAULT_TOOL_MEMORY
     sessions: int = 1
     checkpoint_bytes: int = DEFAULT_CHECKPOINT_BYTES
     disk: DiskSettings | None = None
+    access: AccessSettings = AccessSettings()
     limits: Limits = field(default_factory=Limits)
     timing: Timing = field(default_factory=Timing)

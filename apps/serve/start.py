@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from apps.backend import open_engine
 from apps.options import EngineOptions
 from apps.serve.app import create_app
 from apps.serve.log import ServerLog
-from apps.serve.server import Server, bind, is_loopback
+from apps.serve.server import Server, bind
 from apps.serve.settings import ServerSettings
 from apps.serve.trace import ServerTrace
 from apps.serve.worker import InferenceWorker
@@ -21,16 +22,21 @@ from shared.text.effort import resolve_effort
 
 
 def serve_until_stopped(
-    options: EngineOptions, settings: ServerSettings, host: str, port: int, *, trace_path: Path | None = None
+    options: EngineOptions,
+    settings: ServerSettings,
+    host: str,
+    port: int,
+    *,
+    trace_path: Path | None = None,
+    warnings: Sequence[str] = (),
 ) -> None:
-    """Blocks until SIGINT or SIGTERM. The port is taken before the model is loaded, and opened after."""
+    """Blocks until SIGINT or SIGTERM. The port is taken before the model is loaded, and opened after;
+    `warnings` are the first lines of the log."""
     log = ServerLog()
     with ExitStack() as held:
         listener = held.enter_context(closing(bind(host, port)))
-        if not is_loopback(host):
-            log.warning(
-                f"{host} can be reached by other machines and there are no API keys: anyone may use it"
-            )
+        for warning in warnings:
+            log.warning(warning)
 
         def open_and_report() -> Engine:
             engine = open_engine(options, say=log.line)

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from apps.serve.settings import Limits, ServerSettings
+from apps.serve.settings import AccessSettings, Limits, ServerSettings
 from tests.support.api_server import QUICK, RunningServer, serve_script
 
 _SCRIPT: dict[str, Any] = {"turns": [{"pieces": ["ok"]}]}
@@ -187,7 +187,7 @@ def test_without_the_flag_no_origin_may_read(server: RunningServer) -> None:
 
 
 def test_with_the_flag_every_reply_may_be_read() -> None:
-    settings = dataclasses.replace(_SMALL, cors=True)
+    settings = dataclasses.replace(_SMALL, access=AccessSettings(any_origin=True))
     with serve_script(_SCRIPT, settings=settings) as server:
         url = f"{server.url}/v1/chat/completions"
         replies = [

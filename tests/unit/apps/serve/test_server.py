@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apps.serve.server import bind, is_loopback, url_of
+from apps.serve.host_names import is_loopback
+from apps.serve.server import bind, url_of
 from shared.errors import Ds4Error
 
 
