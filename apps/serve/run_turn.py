@@ -156,9 +156,11 @@ class TurnRun:
         """One attempt at an answer; its events go out as they come."""
         self._job.phase = JobPhase.DECODE
         ask, slot = self._request.ask, start.slot
+        form, thinking = self._request.form, self._request.thinking
         turn = Turn(
-            thinking=self._request.thinking,
+            thinking=thinking,
             tools=ask.tools,
+            verbatim=ask.json is not None,
             new_id=self._tools.tool_memory.unique(lambda: ask.call_id_prefix + secrets.token_hex(16)),
         )
         generation = Generation(
@@ -168,6 +170,7 @@ class TurnRun:
             ask.generation,
             cancelled=self._job.is_cancelled,
             power=self._tools.power,
+            masks=None if form is None else form.begin(thinking=thinking),
         )
         first = slot.session.position
         try:

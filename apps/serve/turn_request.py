@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from apps.serve.answer_form import answer_form
 from apps.serve.recall import recall_calls
 from apps.serve.settings import ServerSettings
+from shared.constrain.grammar import Grammar
+from shared.constrain.turn_masks import AnswerForm
 from shared.errors import ContextFullError
 from shared.generate import GenerationSettings
 from shared.kv.live.prompt import Prompt
@@ -46,14 +49,20 @@ class ToolChoice:
     mode: Literal["none", "auto", "required", "named"] = "auto"
     name: str | None = None
 
+    def required(self, tools: ToolSet | None) -> frozenset[str]:
+        """The tools of which one has to be called; none if nothing has to."""
+        if tools is None or self.mode not in ("required", "named"):
+            return frozenset()
+        return tools.names() if self.name is None else frozenset([self.name])
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A parsed request: the normalised history and what was asked about it.
 
-    `tools` are those the model may call, None if it may call none. `top_logprobs` is how many alternatives
-    to each token are wanted with its log probability; None: no log probabilities. `note` is for the log:
-    what was not granted as asked, `include_usage` for who encodes a stream.
+    `tools` are those the model may call, None if it may call none. `json` is what its answer has to be unless
+    it is a call. `note` is for the log: what was not granted as asked, `include_usage` for who encodes a
+    stream.
     """
 
     kind: AskKind
@@ -66,7 +75,7 @@ class Ask:
     note: str | None = None
     include_usage: bool = False
     tool_choice: ToolChoice = ToolChoice()
-    top_logprobs: int | None = None
+    json: Grammar | None = None
 
     @property
     def input_field(self) -> str:
@@ -81,14 +90,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """A rendered prompt and what was asked about it. `replay` is None where calls are never replayed, `body`
-    the client's own words where a trace wants them."""
+    """A rendered prompt and what was asked about it. `form` is None where the answer is free, `replay` where
+    calls are never replayed; `body` holds the client's own words where a trace wants them."""
 
     ask: Ask
     id: str
     prompt: Prompt
     replay: ReplayCounts | None = None
     body: bytes | None = None
+    form: AnswerForm | None = None
 
     @property
     def thinking(self) -> bool:
@@ -139,8 +149,10 @@ def prepare(
     body: bytes | None = None,
     store: KvStore | None = None,
 ) -> TurnRequest:
-    """Render and tokenise. Raises ContextFullError if the prompt does not leave room for a token."""
+    """Render and tokenise. Raises ContextFullError if the prompt does not leave room for a token, and
+    RequestError if no answer can have the form asked for."""
     prompt, replay = render(ask, model, settings, memory, store)
     if len(prompt.tokens) >= model.context:
         raise ContextFullError(len(prompt.tokens), model.context)
-    return TurnRequest(ask, request_id, prompt, replay, body)
+    form = answer_form(model.tokenizer, ask.json, ask.tools, ask.tool_choice.required(ask.tools))
+    return TurnRequest(ask, request_id, prompt, replay, body, form)

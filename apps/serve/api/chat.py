@@ -16,9 +16,10 @@ async def chat_completions(request: Request) -> ASGIApp:
     context = server(request)
     turn = await read_turn(request, parse_chat)
     envelope = Envelope(f"chatcmpl-{context.next_number()}", int(context.clock()), turn.ask.model)
+    logprobs = turn.ask.generation.top_logprobs is not None
     return await answer_turn(
         request,
         turn,
-        stream=lambda: ChatStream(envelope, include_usage=turn.ask.include_usage),
-        whole=lambda answer, finished: completion_body(envelope, answer, finished),
+        stream=lambda: ChatStream(envelope, include_usage=turn.ask.include_usage, logprobs=logprobs),
+        whole=lambda answer, finished: completion_body(envelope, answer, finished, logprobs=logprobs),
     )

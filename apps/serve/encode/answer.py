@@ -8,7 +8,7 @@ from starlette.types import Receive
 
 from apps.serve.jobs import Emitted, Failed, Finished, Job, Restarted
 from apps.serve.sse import watch_disconnect
-from shared.text.events import TextDelta, ThinkingDelta
+from shared.text.events import TextDelta, TextScores, ThinkingDelta
 
 
 class Answer:
@@ -17,6 +17,7 @@ class Answer:
     def __init__(self) -> None:
         self._reasoning: list[str] = []
         self._text: list[str] = []
+        self.scores: list[TextScores] = []  # of its tokens, where they were asked for
 
     @property
     def reasoning(self) -> str:
@@ -33,6 +34,8 @@ class Answer:
                     self._reasoning.append(text)
                 case TextDelta(text):
                     self._text.append(text)
+                case TextScores():
+                    self.scores.append(event)
                 case _:
                     # Calls come whole with the end of the turn.
                     pass

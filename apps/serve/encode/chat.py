@@ -7,18 +7,20 @@ from typing import Any
 
 from apps.serve.encode.answer import Answer
 from apps.serve.encode.envelope import Envelope, last_frames, totals
+from apps.serve.encode.logprobs import logprobs_body
 from apps.serve.errors import Failure
 from apps.serve.jobs import Finished, PrefillDone
 from apps.serve.sse import comment, frame
-from shared.text.events import TextDelta, ThinkingDelta, ToolArguments, ToolStart, TurnEvent
+from shared.text.events import TextDelta, TextScores, ThinkingDelta, ToolArguments, ToolStart, TurnEvent
 
 
 class ChatStream:
     """`StreamEncoder` of one streamed chat completion."""
 
-    def __init__(self, envelope: Envelope, *, include_usage: bool) -> None:
+    def __init__(self, envelope: Envelope, *, include_usage: bool, logprobs: bool = False) -> None:
         self._envelope = envelope
         self._include_usage = include_usage
+        self._logprobs = logprobs
 
     def prefilled(self, done: PrefillDone) -> bytes:
         return self._chunk({"role": "assistant"})
@@ -30,7 +32,14 @@ class ChatStream:
         return comment("working")
 
     def emitted(self, events: Sequence[TurnEvent]) -> bytes:
-        return b"".join(self._chunk(delta) for delta in map(_delta, events) if delta)
+        frames, scores = [], []
+        for event in events:
+            if isinstance(event, TextScores):
+                scores.append(event)
+            elif delta := _delta(event):
+                frames.append(self._chunk(delta, scores))
+                scores = []
+        return b"".join(frames)
 
     def finished(self, finished: Finished) -> bytes:
         last = self._envelope.wrap(_CHUNK, [_choice({}, finished.finish_reason)])
@@ -39,8 +48,11 @@ class ChatStream:
     def failed(self, failure: Failure) -> bytes:
         return frame(failure.openai(), event="error")
 
-    def _chunk(self, delta: dict[str, Any]) -> bytes:
-        return frame(self._envelope.wrap(_CHUNK, [_choice(delta)]))
+    def _chunk(self, delta: dict[str, Any], scores: Sequence[TextScores] = ()) -> bytes:
+        choice = _choice(delta)
+        if self._logprobs:
+            choice["logprobs"] = logprobs_body(scores)
+        return frame(self._envelope.wrap(_CHUNK, [choice]))
 
 
 _CHUNK = "chat.completion.chunk"
@@ -50,7 +62,9 @@ def _choice(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str
     return {"index": 0, "delta": delta, "finish_reason": finish_reason}
 
 
-def completion_body(envelope: Envelope, answer: Answer, finished: Finished) -> dict[str, Any]:
+def completion_body(
+    envelope: Envelope, answer: Answer, finished: Finished, *, logprobs: bool = False
+) -> dict[str, Any]:
     """The whole answer of a request that does not stream."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text}
     if answer.reasoning:
@@ -64,7 +78,9 @@ def completion_body(envelope: Envelope, answer: Answer, finished: Finished) -> d
             }
             for call in finished.calls
         ]
-    choice = {"index": 0, "message": message, "finish_reason": finished.finish_reason}
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finished.finish_reason}
+    if logprobs:
+        choice["logprobs"] = logprobs_body(answer.scores)
     return envelope.wrap("chat.completion", [choice]) | totals(finished)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from apps.serve.schema.fields import LenientModel, WholeNumber
 from apps.serve.schema.openai_request import OpenAiRequest
@@ -91,9 +91,13 @@ class ChatRequest(OpenAiRequest):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     logprobs: bool | None = None
-    top_logprobs: WholeNumber | None = None
+    top_logprobs: Annotated[WholeNumber, Field(ge=0, le=20)] | None = None
     response_format: dict[str, Any] | None = None
 
     @property
     def budget(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def alternatives(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None

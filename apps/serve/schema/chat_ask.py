@@ -6,6 +6,7 @@ from typing import Any
 
 from apps.serve.schema.chat import ChatMessage, ChatRequest
 from apps.serve.schema.fields import validate
+from apps.serve.schema.output_format import response_format
 from apps.serve.schema.tools import offered_tools, openai_tool_choice, tool_schemas
 from apps.serve.schema.turn_options import turn_effort
 from apps.serve.settings import ServerSettings
@@ -33,6 +34,7 @@ def parse_chat(body: dict[str, Any], model: ModelFacts, settings: ServerSettings
         note=note,
         include_usage=request.include_usage,
         tool_choice=choice,
+        json=response_format(request.response_format),
     )
 
 
@@ -40,12 +42,9 @@ def refuse_unsupported(request: ChatRequest) -> None:
     """Fields that would change the answer and that nothing here honours must not be skipped silently."""
     if not request.messages:
         raise RequestError("messages: send at least one message", param="messages")
-    request.refuse("logit_bias", "logprobs", "top_logprobs", "presence_penalty", "frequency_penalty")
-    kind = (request.response_format or {}).get("type", "text")
-    if kind != "text":
-        raise RequestError(
-            f"response_format {str(kind)[:50]!r} is not supported: only text is", param="response_format"
-        )
+    request.refuse("logit_bias")
+    if request.top_logprobs and not request.logprobs:
+        raise RequestError("top_logprobs: set logprobs to true as well", param="top_logprobs")
 
 
 def _message(message: ChatMessage) -> Message:

@@ -42,15 +42,28 @@ class OpenAiRequest(LenientModel):
         """How many tokens the answer may have, if the client says so."""
         return self.max_tokens
 
+    @property
+    def alternatives(self) -> int | None:
+        """How many of the best tokens go with each token and its log probability; None: no such numbers."""
+        return None
+
     def generation(self, settings: ServerSettings, *, thinking: bool) -> GenerationSettings:
         """How the answer is sampled."""
         return generation_settings(
-            SamplingFields(self.temperature, self.top_p, self.top_k, self.min_p),
+            SamplingFields(
+                self.temperature,
+                self.top_p,
+                self.top_k,
+                self.min_p,
+                self.frequency_penalty,
+                self.presence_penalty,
+            ),
             settings,
             thinking=thinking,
             max_tokens=self.budget,
             stop=self.stop,
             seed=self.seed,
+            top_logprobs=self.alternatives,
         )
 
     def refuse(self, *fields: str) -> None:

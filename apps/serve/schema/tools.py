@@ -50,6 +50,10 @@ def offered_tools(schemas: Sequence[ToolSchema], choice: ToolChoice) -> ToolSet 
 
     Raises RequestError for a choice that cannot be kept.
     """
-    if choice.mode in ("required", "named"):
-        raise RequestError("tool_choice: only auto and none are supported", param="tool_choice")
-    return ToolSet(schemas) if schemas and choice.mode != "none" else None
+    tools = ToolSet(schemas) if schemas and choice.mode != "none" else None
+    callable_names = frozenset() if tools is None else tools.names()
+    if choice.mode == "required" and not callable_names:
+        raise RequestError("tool_choice: a call is required, but no tool is offered", param="tool_choice")
+    if choice.mode == "named" and choice.name not in callable_names:
+        raise RequestError(f"tool_choice: no tool {str(choice.name)[:80]!r} is offered", param="tool_choice")
+    return tools

@@ -13,6 +13,7 @@ from apps.serve.turn_request import ModelFacts
 from shared.generate import GenerationSettings
 from shared.sampling import Sampling, effective_sampling
 from shared.text.effort import Effort
+from shared.token_choice import Penalties
 
 _DEFAULTS = Sampling()
 _TOP_K_LIMIT = 1024
@@ -26,6 +27,13 @@ class SamplingFields:
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+
+    def penalties(self) -> Penalties:
+        """Each within -2 and 2, as the sampling values are."""
+        frequency, presence = self.frequency_penalty or 0.0, self.presence_penalty or 0.0
+        return Penalties(min(max(frequency, -2.0), 2.0), min(max(presence, -2.0), 2.0))
 
     def sampling(self) -> Sampling:
         """Values outside their range mean what the nearest sensible one means."""
@@ -47,14 +55,17 @@ def generation_settings(
     max_tokens: int | None,
     stop: tuple[str, ...] = (),
     seed: int | None = None,
+    top_logprobs: int | None = None,
 ) -> GenerationSettings:
-    """How a turn is generated. A thinking turn keeps to the default sampling; without `max_tokens` the
-    server's own budget holds."""
+    """How a turn is generated. A thinking turn keeps to the default sampling, but for the penalties; without
+    `max_tokens` the server's own budget holds."""
     return GenerationSettings(
         sampling=effective_sampling(fields.sampling(), thinking),
         max_tokens=settings.max_tokens if max_tokens is None else max(0, max_tokens),
         stop=stop,
         seed=seed if seed is not None and seed > 0 else None,
+        penalties=fields.penalties(),
+        top_logprobs=top_logprobs,
     )
 
 

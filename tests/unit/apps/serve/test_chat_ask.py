@@ -17,6 +17,7 @@ from shared.errors import RequestError
 from shared.sampling import Sampling
 from shared.scripted.vocabulary import tokenizer
 from shared.text.messages import Message, ToolCall
+from shared.token_choice import Penalties
 
 _MODEL = ModelFacts("Tiny", "deepseek-v4-flash", "official", 32768, tokenizer())
 _HELLO = [{"role": "user", "content": "hello"}]
@@ -122,12 +123,15 @@ def test_tools_are_unwrapped_and_a_choice_of_none_disables_them() -> None:
         ("n", 2),
         ("n", 0),
         ("logit_bias", {"5": 1}),
-        ("logprobs", True),
+        ("logprobs", 1),
         ("top_logprobs", 3),
-        ("presence_penalty", 1.5),
-        ("frequency_penalty", -0.1),
-        ("response_format", {"type": "json_object"}),
+        ("presence_penalty", "much"),
+        ("frequency_penalty", True),
+        ("response_format", {}),
+        ("response_format", {"type": "xml"}),
+        ("response_format", {"type": "json_schema"}),
         ("response_format", {"type": "json_schema", "json_schema": {}}),
+        ("response_format", {"type": "json_schema", "json_schema": {"schema": []}}),
         ("response_format", {"type": 5}),
         ("messages", []),
         ("messages", None),
@@ -164,11 +168,37 @@ def test_what_cannot_be_done_is_refused_by_name(field: str, value: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "bash"}}])
-def test_forced_calls_are_refused_until_they_can_be_enforced(choice: Any) -> None:
-    with pytest.raises(RequestError, match="tool_choice") as caught:
-        _ask(tools=[_TOOL], tool_choice=choice)
-    assert caught.value.param == "tool_choice"
+def test_a_call_can_be_required_only_of_a_tool_that_is_offered() -> None:
+    named = {"type": "function", "function": {"name": "bash"}}
+    other = {"type": "function", "function": {"name": "read"}}
+    both = [_TOOL, {"name": "read"}]
+    for choice, names in (("required", {"bash", "read"}), (named, {"bash"}), ("auto", set()), (None, set())):
+        ask = _ask(tools=both, tool_choice=choice)
+        assert ask.tool_choice.required(ask.tools) == names
+        assert ask.tools is not None
+        assert ask.tools.names() == {"bash", "read"}
+    for tools, choice in (([_TOOL], other), ([], "required"), (None, named), ([{"type": "web"}], "required")):
+        with pytest.raises(RequestError, match="tool_choice") as caught:
+            _ask(tools=tools, tool_choice=choice)
+        assert caught.value.param == "tool_choice"
+
+
+def test_penalties_hold_in_every_mode_and_within_their_range() -> None:
+    for think in (True, False):
+        asked = _ask(think=think, frequency_penalty=0.5, presence_penalty=-1)
+        assert asked.generation.penalties == Penalties(0.5, -1)
+    assert _ask(frequency_penalty=9, presence_penalty=-9).generation.penalties == Penalties(2, -2)
+    assert not _ask().generation.penalties
+
+
+def test_log_probabilities() -> None:
+    assert _ask().generation.top_logprobs is None
+    assert _ask(logprobs=False, top_logprobs=0).generation.top_logprobs is None
+    assert _ask(logprobs=True).generation.top_logprobs == 0
+    assert _ask(logprobs=True, top_logprobs=20).generation.top_logprobs == 20
+    for count in (21, -1):
+        with pytest.raises(RequestError, match="top_logprobs"):
+            _ask(logprobs=True, top_logprobs=count)
 
 
 _JUNK = st.recursive(
