@@ -31,4 +31,7 @@ def test_a_full_context_names_both_figures_in_text_and_fields() -> None:
     assert (error["n_prompt_tokens"], error["n_ctx"]) == (4097, 4096)
     assert "4097" in error["message"]
     assert "4096" in error["message"]
-    assert failure.anthropic()["error"]["message"].startswith("prompt is too long")
+    told = failure.anthropic()["error"]
+    # Word for word what clients of this family look for, before they shorten a conversation.
+    assert told["message"] == "prompt is too long: 4097 tokens > 4096 maximum"
+    assert (told["n_prompt_tokens"], told["n_ctx"]) == (4097, 4096)

@@ -34,6 +34,12 @@ def test_names_properties_and_required() -> None:
     assert tools.required("now") == tools.required("write") == frozenset()
 
 
+def test_a_schema_under_its_other_name() -> None:
+    tools = ToolSet([{"name": "read", "input_schema": READ["parameters"]}])
+    assert tools.required("read") == {"path"}
+    assert tools.properties("read") == READ["parameters"]["properties"]
+
+
 def test_the_first_of_equal_names_counts() -> None:
     assert ToolSet([READ, {"name": "read"}]).required("read") == {"path"}
 

@@ -206,6 +206,16 @@ def test_a_tool_result_with_text_behind_it() -> None:
     )
 
 
+def test_an_input_that_continues_stands_in_the_turn_before_it() -> None:
+    result, more = Message("tool", "file"), Message("user", "more", continues=True)
+    late = Message("tool", "late", continues=True)
+    turn = f"{USER}<tool_result>file</tool_result>more<tool_result>late</tool_result>"
+    asked = (user("u"), assistant("", "r", CALL_F))
+    assert rendered(*asked, result, more, late).endswith(f"{EOS}{turn}{ASSISTANT}{THINK}")
+    tail = render_tail([result, more, late], effort="none")
+    assert join(tail).decode() == f"{EOS}{turn}{ASSISTANT}{THINK_END}"
+
+
 def test_a_responses_history() -> None:
     call = ToolCall("c1", "f", '{"a":1}')
     prompt = rendered(system("I"), user("q"), assistant("", "R", call), tool("out"))
