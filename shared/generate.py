@@ -89,6 +89,7 @@ class Generation:
             top_logprobs=settings.top_logprobs,
         )
         self._scored = None if settings.top_logprobs is None else ScoredText()
+        self._withheld = 0  # bytes that the stop strings hold back
         self._stops = StopStrings(settings.stop)
         self._held_since: int | None = None  # completion tokens when a call came to be held in thinking
         self._cause: EndCause | None = None
@@ -176,15 +177,20 @@ class Generation:
         self.reasoning_tokens += thinking
         if self._scored is not None:
             self._score(self._scored, token, thinking)
-        events = self._feed(self._stops.feed(self._tokenizer.token_bytes(token)))
+        data = self._tokenizer.token_bytes(token)
+        self._withheld += len(data)
+        events = self._feed(self._stops.feed(data))
         if self._turn.should_stop or self._held_too_long():
             return events, "tool"
         return events, None if self._stops.matched is None else "stop"
 
     def _feed(self, data: bytes) -> list[TurnEvent]:
+        self._withheld -= len(data)
         events = self._turn.feed(data) if data else []
         if self._scored is None:
             return events
+        if self._stops.matched is not None:
+            self._scored.cut(self._withheld, thinking=not self._turn.thinking_closed)
         events = self._scored.attach(events)
         closed, calling = self._turn.thinking_closed, self._turn.decode_state is not DecodeState.OUTSIDE
         if closed or calling:

@@ -33,6 +33,12 @@ class ScoredText:
             attached.append(event)
         return attached
 
+    def cut(self, length: int, *, thinking: bool) -> None:
+        """The last `length` bytes of a channel never come: they are a stop string and what follows it."""
+        waiting = self._waiting[thinking]
+        while waiting and (length := length - len(waiting[-1].data)) >= 0:
+            waiting.pop()
+
     def drop(self, *, thinking: bool) -> None:
         """What waits in a channel turned out to be no text of it."""
         self._waiting[thinking].clear()
