@@ -90,7 +90,7 @@ class InputMessage(LenientModel):
 
 class OutputConfig(LenientModel):
     effort: str | None = None
-    format: dict[str, Any] | None = None
+    format: Any = None
 
 
 class Choice(LenientModel):
@@ -115,7 +115,7 @@ class MessagesRequest(LenientModel):
     thinking: Any = None
     reasoning_effort: str | None = None
     output_config: OutputConfig | None = None
-    output_format: dict[str, Any] | None = None
+    output_format: Any = None
     mcp_servers: list[Any] | None = None
 
     @property
@@ -123,6 +123,12 @@ class MessagesRequest(LenientModel):
         """How hard to think, under either of its names."""
         asked = self.output_config.effort if self.output_config is not None else None
         return asked if asked is not None else self.reasoning_effort
+
+    @property
+    def format(self) -> Any:
+        """The form that the answer must have, under either of its names."""
+        asked = self.output_config.format if self.output_config is not None else None
+        return asked if asked is not None else self.output_format
 
 
 ToolResultBlock.model_rebuild()

@@ -20,6 +20,7 @@ from apps.serve.schema.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from apps.serve.schema.output_format import text_format
 from apps.serve.schema.tools import offered_tools
 from apps.serve.schema.turn_options import SamplingFields, generation_settings, turn_effort
 from apps.serve.settings import ServerSettings
@@ -56,6 +57,7 @@ def parse_messages(body: dict[str, Any], model: ModelFacts, settings: ServerSett
         ),
         note=note,
         tool_choice=choice,
+        json=text_format(request.format, "output_config.format"),
     )
 
 
@@ -66,8 +68,6 @@ def _refuse_unsupported(request: MessagesRequest) -> None:
         raise RequestError(
             "mcp_servers: this server connects to no others; offer their tools as tools", param="mcp_servers"
         )
-    if request.output_format or (request.output_config is not None and request.output_config.format):
-        raise RequestError("output_config.format is not supported", param="output_config")
 
 
 def _tool_choice(choice: Choice | None) -> ToolChoice:

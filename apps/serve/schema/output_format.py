@@ -1,4 +1,5 @@
-"""The form that a client wants its answer in: `response_format` of chat, `text.format` of responses.
+"""The form that a client wants its answer in: `response_format` of chat, `text.format` of responses,
+`output_config.format` of messages.
 
 Spec: chat §5.4. Knows no HTTP and no tokens.
 """
@@ -26,13 +27,14 @@ def response_format(value: Any) -> Grammar | None:
     return _schema(wrapped, "response_format.json_schema")
 
 
-def text_format(value: Any) -> Grammar | None:
-    """Of responses, the value of `text.format`: `{"type": "json_schema", "schema": ...}`. None: free text.
+def text_format(value: Any, field: str = "text.format") -> Grammar | None:
+    """Of responses and messages, the value of `field`: `{"type": "json_schema", "schema": ...}`. None: free
+    text.
 
     Raises RequestError naming the place that is wrong, or that cannot be enforced.
     """
-    kind = _kind(value, "text.format")
-    return _schema(value, "text.format") if kind == "json_schema" else _simple(kind, "text.format")
+    kind = _kind(value, field)
+    return _schema(value, field) if kind == "json_schema" else _simple(kind, field)
 
 
 def _kind(value: Any, field: str) -> str:

@@ -218,6 +218,19 @@ def test_no_tool_is_offered_if_none_may_be_called() -> None:
     assert ask.tool_choice == ToolChoice()
 
 
+def test_a_call_that_must_be_made() -> None:
+    assert _ask(tools=[_TOOL], tool_choice={"type": "any"}).tool_choice == ToolChoice("required")
+    named = {"type": "tool", "name": "bash"}
+    assert _ask(tools=[_TOOL], tool_choice=named).tool_choice == ToolChoice("named", "bash")
+
+
+def test_the_form_of_an_answer_under_either_name() -> None:
+    form = {"type": "json_schema", "schema": {"type": "object"}}
+    assert _ask().json is None
+    for fields in ({"output_config": {"format": form}}, {"output_format": form}):
+        assert _ask(**fields).json is not None
+
+
 @pytest.mark.parametrize(
     ("messages", "place"),
     [
@@ -254,6 +267,10 @@ def test_a_wrong_message_is_named(messages: Any, place: str) -> None:
         ({"tool_choice": {"type": "sometimes"}}, "tool_choice: "),
         ({"output_config": {"effort": "ultra"}}, "ultra"),
         ({"output_config": "max"}, "output_config: "),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type: "),
+        ({"output_format": {"type": "json_schema"}}, "output_config.format.schema: "),
+        ({"tools": [_TOOL], "tool_choice": {"type": "tool", "name": "no"}}, "tool_choice: "),
+        ({"tool_choice": {"type": "any"}}, "tool_choice: "),
         ({"mcp_servers": [{"url": "http://x"}]}, "mcp_servers: "),
     ],
 )
