@@ -61,6 +61,7 @@ class Saver:
         self._lock = threading.Lock()
         self._coming: dict[str, CacheFile] = {}  # files whose write is not done
         self.writer = Writer(self._failed)
+        self.bytes_written = 0  # of all files, since the start
 
     def offer(
         self, incoming: Incoming, tool_map: Mapping[str, bytes], protect: Collection[str]
@@ -242,6 +243,7 @@ class Saver:
                 checksum=settings.checksum,
             )
             self._shelf.update(written)
+            self.bytes_written += written.size
             self._shelf.evict(victims.names)
         finally:
             self._forget(incoming)

@@ -75,6 +75,11 @@ class KvStore:
         """Whether another process writes to the directory: this one may load, and saves nothing."""
         return not self._place.held
 
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the files that this store has written since it was opened."""
+        return self._saver.bytes_written
+
     def contents(self) -> tuple[int, int]:
         """How many files there are to load from, and their bytes."""
         files = self._shelf.files()
