@@ -11,4 +11,4 @@ from tests.support.two_processes import read_while_another_writes
 
 @pytest.mark.long
 def test_reading_beside_a_writer_for_long(tmp_path: Path) -> None:
-    read_while_another_writes(tmp_path, rounds=2000)
+    read_while_another_writes(tmp_path, rounds=8000)
