@@ -6,9 +6,11 @@ Owns how a schema is refused, with the place in it that is to blame. Knows no to
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from shared.constrain.schema_shape import first_wrong_type, inner_schemas
 
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
@@ -28,10 +30,6 @@ _MOST_PARTS: Final = 300
 
 # A part alone may refer to one that is not with it: that is no fault of the schema.
 _NO_TARGET: Final = "Pointer"
-
-_NAMED_PARTS: Final = ("properties", "patternProperties", "$defs", "definitions")
-_LISTED_PARTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE_PARTS: Final = ("items", "additionalProperties", "additionalItems")
 _DEFINITIONS: Final = ("$defs", "definitions")
 
 
@@ -57,8 +55,9 @@ def json_grammar(schema: Mapping[str, Any]) -> Grammar:
     enforced token by token.
     """
     root = {key: value for key, value in schema.items() if key != _OPTIONS_KEY}
-    reason = _refusal(root)
-    if reason is not None:
+    if (wrong := first_wrong_type(root)) is not None:
+        raise SchemaError(*wrong)
+    if (reason := _refusal(root)) is not None:
         raise _blame(root, reason)
     return Grammar(_compile(root))
 
@@ -86,13 +85,16 @@ def _compile(schema: Mapping[str, Any]) -> str:
 
 def _refusal(schema: Any) -> str | None:
     """Why a schema cannot be used, in one line; None if it can."""
-    if not isinstance(schema, Mapping):
-        return None if isinstance(schema, bool) else "a schema is an object"
+    if isinstance(schema, bool):
+        return None
     from llguidance import LLMatcher
 
     try:
         wrong, messages = LLMatcher.validate_grammar_with_warnings(_compile(schema))
-    except ValueError as error:
+    except BaseException as error:
+        # What the engine throws when it fails inside is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         return _line(str(error))
     return _line(messages[0]) if wrong else None
 
@@ -114,7 +116,7 @@ def _blame(root: Mapping[str, Any], reason: str) -> SchemaError:
     part: Any = root
     tried = 0
     while True:
-        for step, inner in _parts(part):
+        for step, inner in inner_schemas(part):
             tried += 1
             if tried > _MOST_PARTS:
                 return SchemaError(place, reason)
@@ -125,19 +127,3 @@ def _blame(root: Mapping[str, Any], reason: str) -> SchemaError:
                 break
         else:
             return SchemaError(place, reason)
-
-
-def _parts(schema: Any) -> Iterator[tuple[list[str], Any]]:
-    """The schemas that stand directly in a schema, each with the keys that lead to it."""
-    if not isinstance(schema, Mapping):
-        return
-    for key in _NAMED_PARTS:
-        named = schema.get(key)
-        if isinstance(named, Mapping):
-            yield from (([key, name], inner) for name, inner in named.items())
-    for key in (*_LISTED_PARTS, *_SINGLE_PARTS):
-        value = schema.get(key)
-        if isinstance(value, list):
-            yield from (([key, str(index)], inner) for index, inner in enumerate(value))
-        elif isinstance(value, Mapping) and key in _SINGLE_PARTS:
-            yield [key], value

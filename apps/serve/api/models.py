@@ -30,6 +30,11 @@ _SUPPORTED: Final = [
     "seed",
     "stream",
     "reasoning_effort",
+    "response_format",
+    "logprobs",
+    "top_logprobs",
+    "frequency_penalty",
+    "presence_penalty",
 ]
 
 
