@@ -41,6 +41,7 @@ class MaskVocabulary:
         self._control = [
             token for token, piece in enumerate(pieces) if piece in marks.ALL or _CONTROL.fullmatch(piece)
         ]
+        self._across = [token for token, data in enumerate(self._bytes) if _THINK_END in data[:-1]]
         self._while_thinking: dict[bytes, Mask] = {}
 
     @property
@@ -67,17 +68,17 @@ class MaskVocabulary:
         return mask
 
     def while_thinking(self, tail: bytes) -> Mask:
-        """What may follow bytes that end in `tail` while thinking must still be closed: not the end token,
-        and no token in which `</think>` ends before its last byte, since what stands behind it would
+        """What may follow `tail`, a beginning of `</think>`, while thinking must still be closed: not the end
+        token, and no token in which `</think>` ends before its last byte, since what stands behind it would
         escape the answer's own mask."""
         mask = self._while_thinking.get(tail)
         if mask is None:
             mask = np.ones(self._size, np.bool_)
-            mask[self._end] = False
-            for token, data in enumerate(self._bytes):
-                whole = tail + data
-                if _THINK_END in whole[:-1]:
-                    mask[token] = False
+            mask[[self._end, *self._across]] = False
+            if tail:
+                missing = _THINK_END[len(tail) :]
+                longer = (token for token, data in enumerate(self._bytes) if data.startswith(missing))
+                mask[[token for token in longer if self._bytes[token] != missing]] = False
             mask.flags.writeable = False
             self._while_thinking[tail] = mask
         return mask
