@@ -153,7 +153,11 @@ def _usage_problem(name: str, error: Any) -> str:
 
 
 def _given_as(context: Any, parameter: Any) -> str:
-    """The option, or the environment variable that its value came from."""
+    """The option, or the environment variable or the key of a file that its value came from."""
+    from apps.config import value_source
+
+    if key := value_source(context, parameter):
+        return key
     source = context.get_parameter_source(parameter.name)
     if source is not None and source.name == "ENVIRONMENT":
         variables = [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar

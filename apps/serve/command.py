@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from apps.config import ConfigOption
 from apps.kv_folder import named_folder
 from apps.options import (
     DEFAULT_CONTEXT,
@@ -133,6 +134,7 @@ ToolMemoryOption = Annotated[
 
 
 def serve(
+    config: ConfigOption = None,
     model: ModelOption = None,
     backend: BackendOption = "auto",
     script: ScriptOption = None,
