@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.kv.files.cache_file import CacheFile, cache_name, read_cache_file
 from shared.kv.files.cache_reader import CacheReader
@@ -71,3 +75,51 @@ def test_a_file_that_vanished_counts_for_nothing(tmp_path: Path) -> None:
     files = _files(tmp_path, [b"base"], [b"base a", b"base b"])
     (tmp_path / cache_name(b"base b")).unlink()
     assert Lineage().branches(files) == {cache_name(b"base"): 1}
+
+
+# Every beginning of these has the same last bytes, so that only its hash tells.
+_NESTED = st.sampled_from(
+    [
+        b"".join(b"%d--------" % letter for letter in letters)
+        for length in range(1, 5)
+        for letters in product((0, 1), repeat=length)
+    ]
+)
+
+
+@given(st.lists(st.dictionaries(_NESTED, st.booleans(), max_size=12), min_size=2, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_whatever_comes_and_goes_is_counted_as_if_seen_for_the_first_time(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[dict[bytes, bool]]
+) -> None:
+    folder, lineage = tmp_path_factory.mktemp("store"), Lineage()
+    for texts in rounds:
+        for path in folder.glob("*.kv"):
+            path.unlink()
+        cold = [text for text, is_cold in texts.items() if is_cold]
+        counted = lineage.branches(_files(folder, cold, [text for text in texts if text not in cold]))
+        assert counted == {cache_name(text): _ways(text, texts.keys()) for text in cold}
+
+
+def _ways(beginning: bytes, texts: Iterable[bytes]) -> int:
+    family = sorted((text for text in texts if text.startswith(beginning) and text != beginning), key=len)
+    chained = all(longer.startswith(text) for text, longer in pairwise(family))
+    return min(len(family), 1) if chained else 2
+
+
+def test_only_what_is_new_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    names = lineage_module._names
+
+    def count(file: CacheFile, lengths: Iterable[int]) -> dict[int, str] | None:
+        read.append(file.name)
+        return names(file, lengths)
+
+    monkeypatch.setattr(lineage_module, "_names", count)
+    lineage = Lineage()
+    lineage.branches(_files(tmp_path, [b"base"], [b"other %d" % number for number in range(30, 50)]))
+    assert read == []
+    assert (
+        lineage.branches(_files(tmp_path, [b"other 31"], [b"other 31, more"]))[cache_name(b"other 31")] == 1
+    )
+    assert set(read) == {cache_name(b"other 31, more")}
