@@ -60,6 +60,7 @@ from apps.serve.kv_options import (
     TrimOption,
     disk_settings,
 )
+from apps.serve.log import LogFormat
 from apps.serve.settings import (
     DEFAULT_CHECKPOINT_BYTES,
     DEFAULT_MAX_TOKENS,
@@ -99,6 +100,15 @@ ChdirOption = Annotated[
         metavar="DIR",
         envvar="DS4_CHDIR",
         help="Change to this directory first.",
+        rich_help_panel=_SERVER,
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        envvar="DS4_LOG_FORMAT",
+        help="Lines for people, or a JSON object a line; auto: JSON unless stderr is a terminal.",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -161,6 +171,7 @@ def serve(
     cors_origin: CorsOriginOption = None,
     allowed_host: AllowedHostOption = None,
     chdir: ChdirOption = None,
+    log_format: LogFormatOption = "auto",
     control_tokens_in_content: ControlTokensOption = False,
     disable_exact_dsml_tool_replay: ExactReplayOption = False,
     tool_memory_max_ids: ToolMemoryOption = DEFAULT_TOOL_MEMORY,
@@ -235,7 +246,9 @@ def serve(
         access=access,
     )
     warnings = access_warnings(host, access, api_key_file)
-    serve_until_stopped(options, settings, host, port, trace_path=trace, warnings=warnings)
+    serve_until_stopped(
+        options, settings, host, port, trace_path=trace, warnings=warnings, log_format=log_format
+    )
 
 
 def _change_directory(directory: Path) -> None:

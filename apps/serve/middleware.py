@@ -89,9 +89,11 @@ class RequestBoundary:
                 await _reply(STOPPING, scope, receive, send_with_id)
             raise
         except ClientLeft:
-            self._log.line(f"{_name(scope)} client left req={request_id}")
+            self._log.line(f"{_name(scope)} client left req={request_id}", request=request_id)
         except Exception as error:
-            self._log.error(f"{_name(scope)} internal error: {describe(error)} req={request_id}")
+            self._log.error(
+                f"{_name(scope)} internal error: {describe(error)} req={request_id}", request=request_id
+            )
             if not started:
                 await _reply(Failure(500, "internal error"), scope, receive, send_with_id)
         finally:
@@ -100,9 +102,10 @@ class RequestBoundary:
     def _log_refusal(self, scope: Scope, status: int) -> None:
         """Answered turns have their own lines; what is refused gets this one."""
         if status >= 400:
-            state = scope["state"]
-            reason = state.get("refusal", "")
-            self._log.warning(f"{_name(scope)} {status} {reason} req={state['request_id']}")
+            reason, request_id = scope["state"].get("refusal", ""), scope["state"]["request_id"]
+            self._log.warning(
+                f"{_name(scope)} {status} {reason} req={request_id}", status=status, request=request_id
+            )
 
 
 def _request_id(scope: Scope) -> str:

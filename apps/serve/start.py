@@ -10,7 +10,7 @@ from pathlib import Path
 from apps.backend import open_engine
 from apps.options import EngineOptions
 from apps.serve.app import create_app
-from apps.serve.log import ServerLog
+from apps.serve.log import LogFormat, ServerLog
 from apps.serve.server import Server, bind
 from apps.serve.settings import ServerSettings
 from apps.serve.trace import ServerTrace
@@ -29,10 +29,11 @@ def serve_until_stopped(
     *,
     trace_path: Path | None = None,
     warnings: Sequence[str] = (),
+    log_format: LogFormat = "auto",
 ) -> None:
     """Blocks until SIGINT or SIGTERM. The port is taken before the model is loaded, and opened after;
     `warnings` are the first lines of the log."""
-    log = ServerLog()
+    log = ServerLog(form=log_format)
     with ExitStack() as held:
         listener = held.enter_context(closing(bind(host, port)))
         for warning in warnings:

@@ -53,7 +53,18 @@ class _Process:
 def _command(folder: Path, document: dict[str, Any], *more: str) -> list[str]:
     path = folder.parent / "script.json"
     path.write_text(json.dumps(document))
-    serve = [sys.executable, "-m", "apps.cli", "serve", "--script", str(path), "--port", "0"]
+    serve = [
+        sys.executable,
+        "-m",
+        "apps.cli",
+        "serve",
+        "--script",
+        str(path),
+        "--port",
+        "0",
+        "--log-format",
+        "text",
+    ]
     return [*serve, "--kv-disk-dir", str(folder), "--kv-cache-min-tokens", "32", *more]
 
 

@@ -54,17 +54,17 @@ def _arguments(tmp_path: Path, script: dict[str, Any], *more: str) -> list[str]:
     path.write_text(json.dumps(script))
     serve = [sys.executable, "-m", "apps.cli", "serve", "--backend", "scripted", "--script", str(path)]
     store = [] if any(word.startswith("--kv-disk-dir") for word in more) else ["--no-kv-disk"]
-    return [*serve, *store, *more]
+    return [*serve, *store, "--log-format", "text", *more]
 
 
 @contextmanager
-def _running(arguments: list[str]) -> Iterator[_Process]:
+def _running(arguments: list[str], listening: str = r"listening on (http://\S+)") -> Iterator[_Process]:
     popen = subprocess.Popen(
         arguments, cwd=_ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     process = _Process(popen)
     try:
-        process.url = process.read_until(r"listening on (http://\S+)")[1]
+        process.url = process.read_until(listening)[1]
         yield process
     finally:
         if popen.poll() is None:
@@ -97,6 +97,25 @@ def test_it_says_where_it_listens_serves_and_ends_in_good_order(
     assert "Traceback" not in process.stderr
     assert "Error" not in process.stderr
     assert all("ds4-server: " in line for line in process.lines)
+
+
+def test_off_a_terminal_the_log_is_json_and_a_request_is_summed_up_in_one_line(tmp_path: Path) -> None:
+    arguments = _arguments(
+        tmp_path, {"turns": [{"pieces": ["a", "b"]}]}, "--port", "0", "--log-format", "auto"
+    )
+    with _running(arguments, r'"url": "(http://[^"]+)"') as process:
+        reply = httpx.post(f"{process.url}/v1/chat/completions", json=_BODY, headers={"x-request-id": "mine"})
+        httpx.post(f"{process.url}/v1/chat/completions", content=b"{", headers={"x-request-id": "bad"})
+        assert process.end(signal.SIGTERM) == 0
+    events = [json.loads(line) for line in process.lines]
+    (summary,) = [event for event in events if "finish" in event]
+    assert summary["request"] == "mine"
+    assert (summary["endpoint"], summary["finish"], summary["source"]) == ("chat", "stop", "miss")
+    assert summary["prompt_tokens"] == reply.json()["usage"]["prompt_tokens"]
+    assert (summary["reused_tokens"], summary["generated_tokens"]) == (0, 2)
+    assert summary["decode_seconds"] <= summary["seconds"]
+    (refused,) = [event for event in events if event.get("status")]
+    assert (refused["level"], refused["status"], refused["request"]) == ("warning", 400, "bad")
 
 
 def test_a_third_signal_ends_it_whatever_the_engine_does(tmp_path: Path) -> None:
