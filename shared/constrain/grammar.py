@@ -105,7 +105,7 @@ def _line(message: str) -> str:
     lines = [line.strip() for line in message.partition(". Enable ")[0].splitlines() if line.strip(" ^")]
     if not lines:
         return "it cannot be used"
-    text = lines[0] if len(lines) == 1 else f"{lines[0].rstrip(':')}: {lines[-1].removeprefix('error: ')}"
+    text = lines[0] if len(lines) == 1 else f"a pattern cannot be used: {lines[-1].removeprefix('error: ')}"
     return text[:300]
 
 

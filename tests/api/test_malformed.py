@@ -26,16 +26,34 @@ _WRONG: dict[str, list[Any]] = {
     "seed": ["x", 1.5, []],
     "stop": [5, {}, True],
     "tools": [5, "x", {}, [5], [None], [{"type": "function"}], [{"type": "function", "function": 5}]],
-    "tool_choice": [5, [], True],
+    "tool_choice": [5, [], True, "required", {"type": "function", "function": {"name": "gone"}}],
     "think": [5, "x", []],
     "reasoning_effort": [5, "ultra", [], "", "x" * 10_000],
     "n": [0, 2, -1, "1", 1.5],
     "logit_bias": [{"1": 5}, 5, []],
-    "logprobs": [True, 1, "x"],
-    "top_logprobs": [5, "x"],
-    "presence_penalty": [1.5, "x"],
-    "frequency_penalty": [-1, []],
-    "response_format": [{"type": "json_object"}, 5, "json", {"type": 5}, {"type": []}],
+    "logprobs": [1, "x", []],
+    "top_logprobs": [5, "x", -1, 21],
+    "presence_penalty": ["x", True, {}],
+    "frequency_penalty": ["1", []],
+    "response_format": [
+        *(5, "json", {}, {"type": 5}, {"type": []}, {"type": "grammar"}, {"type": "json_schema"}),
+        *({"type": "json_schema", "json_schema": schema} for schema in (5, [], {}, {"schema": 5})),
+        *(
+            {"type": "json_schema", "json_schema": {"schema": schema}}
+            for schema in (
+                {"type": 5},
+                {"type": "no-such"},
+                {"minLength": "é" * 100},
+                {"maximum": 10**400},
+                {"enum": []},
+                {"$ref": "#/nowhere"},
+                {"$ref": "https://example.com/schema"},
+                {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"},
+                {"pattern": "(" * 1000, "type": "string"},
+                {"properties": {"a": {"not": {}}}},
+            )
+        ),
+    ],
 }
 _MESSAGES: list[Any] = [
     {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -164,6 +165,8 @@ def test_white_space_cannot_go_on_for_ever() -> None:
     words = tokenizer()
     for favoured in (b" ", b"\t", b"\n", b"\r\n \t"):
         session = RandomLogitsSession(words, 3, favoured=list(favoured))
-        turn, generation = answer(words, json_grammar({"type": "array", "items": False}), session)
+        schema = {"type": "array", "items": {"const": 5}, "minItems": 2, "maxItems": 2}
+        turn, generation = answer(words, json_grammar(schema), session)
         assert generation.cause == "eos"
-        assert json.loads(turn.content) == []
+        assert json.loads(turn.content) == [5, 5]
+        assert 1 <= max(map(len, re.findall(r"\s+", turn.content))) <= 82
