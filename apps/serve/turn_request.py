@@ -12,12 +12,14 @@ from typing import Final, Literal
 from apps.serve.answer_form import answer_form
 from apps.serve.recall import recall_calls
 from apps.serve.settings import ServerSettings
+from apps.serve.tool_results import tool_tail
 from shared.constrain.grammar import Grammar
 from shared.constrain.turn_masks import AnswerForm
 from shared.errors import ContextFullError
 from shared.generate import GenerationSettings
 from shared.kv.live.prompt import Prompt
 from shared.kv.live.tool_memory import ReplayCounts, ToolMemory
+from shared.kv.live.tool_tail import TailSource, ToolTail
 from shared.kv.store.store import KvStore
 from shared.text.effort import Effort
 from shared.text.messages import Message, ToolSet
@@ -39,6 +41,11 @@ class ModelFacts:
 # The endpoint a turn came through; also how the log and the trace name it.
 AskKind = Literal["chat", "completion", "messages", "responses"]
 
+# The APIs that tie results of tools to calls by their ids alone.
+_TAIL_SOURCES: Final[dict[AskKind, TailSource]] = {
+    "responses": "responses-tool-output",
+    "messages": "anthropic-tool-output",
+}
 _INPUT_FIELDS: Final[dict[AskKind, str]] = {"completion": "prompt", "responses": "input"}
 
 
@@ -62,7 +69,7 @@ class Ask:
 
     `tools` are those the model may call, None if it may call none. `json` is what its answer has to be unless
     it is a call. `note` is for the log: what was not granted as asked, `include_usage` for who encodes a
-    stream.
+    stream. `shows_reasoning`: the client is shown the reasoning and may send it back.
     """
 
     kind: AskKind
@@ -76,11 +83,29 @@ class Ask:
     include_usage: bool = False
     tool_choice: ToolChoice = ToolChoice()
     json: Grammar | None = None
+    shows_reasoning: bool = True
 
     @property
     def input_field(self) -> str:
         """The field of the body that the prompt is made of."""
         return _INPUT_FIELDS.get(self.kind, "messages")
+
+    @property
+    def binds_calls(self) -> bool:
+        """Results of tools belong to the answer whose calls they name, whatever stands around them."""
+        return self.kind in _TAIL_SOURCES
+
+    def tail(self, *, control_tokens_in_content: bool) -> ToolTail | None:
+        """The results that the history ends with, if their calls name a live answer."""
+        source = _TAIL_SOURCES.get(self.kind)
+        if source is None:
+            return None
+        return tool_tail(
+            self.messages,
+            source,
+            effort=self.effort,
+            control_tokens_in_content=control_tokens_in_content,
+        )
 
     @property
     def call_id_prefix(self) -> str:
@@ -137,7 +162,8 @@ def render(
         profile=model.effort_profile,
         control_tokens_in_content=settings.control_tokens_in_content,
     )
-    return Prompt(segments, model.tokenizer.encode_segments(segments)), replay
+    tail = ask.tail(control_tokens_in_content=settings.control_tokens_in_content)
+    return Prompt(segments, model.tokenizer.encode_segments(segments), tail), replay
 
 
 def prepare(

@@ -61,6 +61,17 @@ def render_tail(
     return _finished(rendering.segments, control_tokens_in_content)
 
 
+def render_answer(
+    message: Message, *, effort: Effort, reasoning_stays: bool, control_tokens_in_content: bool = False
+) -> list[Segment]:
+    """An answer as a history has it behind the mark of the assistant, without its end mark.
+    `reasoning_stays`: the history is one that keeps the reasoning of all its answers."""
+    rendering = _Rendering(thinking=effort != "none")
+    rendering.answer_head(message, mark="", reasoning=reasoning_stays)
+    rendering.answer(message)
+    return _finished(rendering.segments, control_tokens_in_content)
+
+
 class _Rendering:
     """The segments so far."""
 
@@ -110,8 +121,10 @@ class _Rendering:
                 answer_due = True
             elif message.role == "assistant":
                 if answer_due:
-                    self._answer_head(message, reasoning=reasoning_stays or index > last_input)
-                self._answer(message)
+                    reasoning = reasoning_stays or index > last_input
+                    self.answer_head(message, mark=marks.ASSISTANT, reasoning=reasoning)
+                self.answer(message)
+                self.control(marks.EOS)
                 answer_due = False
             elif message.role == "latest_reminder" and _precedes_user(messages, index):
                 self.control(marks.REMINDER)
@@ -125,21 +138,20 @@ class _Rendering:
         self.text(message.content.replace(_RESULT_CLOSE, _RESULT_CLOSE_ESCAPED))
         self.control(_RESULT_CLOSE)
 
-    def _answer_head(self, message: Message, *, reasoning: bool) -> None:
+    def answer_head(self, message: Message, *, mark: str, reasoning: bool) -> None:
         if self.thinking and reasoning:
-            self.control(marks.ASSISTANT + marks.THINK)
+            self.control(mark + marks.THINK)
             self.text(message.reasoning)
             self.control(marks.THINK_END)
         else:
-            self.control(marks.ASSISTANT + marks.THINK_END)
+            self.control(mark + marks.THINK_END)
 
-    def _answer(self, message: Message) -> None:
+    def answer(self, message: Message) -> None:
         self.text(message.content)
         if message.raw_dsml is not None:
             self._add(message.raw_dsml, SegmentKind.EXACT)
         elif message.tool_calls:
             self.segments += write_block(message.tool_calls)
-        self.control(marks.EOS)
 
 
 def _has_tool_traffic(messages: Sequence[Message]) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from apps.serve.encode.answer import Answer
+from apps.serve.encode.arguments import arguments_object
 from apps.serve.encode.usage import timings_body
 from apps.serve.errors import Failure
 from apps.serve.jobs import Finished, PrefillDone, Usage
-from apps.serve.json_body import without_lone_surrogates
 from apps.serve.sse import frame
 from shared.text.events import (
     FinishReason,
@@ -24,7 +22,6 @@ from shared.text.events import (
     ToolStart,
     TurnEvent,
 )
-from shared.text.messages import ToolCall
 
 _STOP_REASONS: Final[dict[FinishReason, str]] = {
     "stop": "end_turn",
@@ -130,7 +127,7 @@ def message_body(head: MessageHead, answer: Answer, finished: Finished) -> dict[
     content = [_thinking_block(answer.reasoning, head.id)] if answer.reasoning else []
     if answer.text or not finished.calls:
         content.append(_text_block(answer.text))
-    content += [_tool_block(call.id, call.name, _arguments(call)) for call in finished.calls]
+    content += [_tool_block(call.id, call.name, arguments_object(call.arguments)) for call in finished.calls]
     return head.body(content, _stop(finished), finished.usage) | {"timings": timings_body(finished)}
 
 
@@ -148,18 +145,6 @@ def _thinking_block(thinking: str, signature: str) -> dict[str, Any]:
 
 def _tool_block(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-
-
-def _arguments(call: ToolCall) -> dict[str, Any]:
-    """As a value that JSON can hold again."""
-    value: dict[str, Any] = without_lone_surrogates(json.loads(call.arguments, parse_float=_number))
-    return value
-
-
-def _number(digits: str) -> float | str:
-    """As text if it is larger than any double."""
-    value = float(digits)
-    return value if math.isfinite(value) else digits
 
 
 def _stop(finished: Finished) -> dict[str, Any]:

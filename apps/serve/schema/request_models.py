@@ -12,11 +12,13 @@ from apps.serve.schema.chat import ChatRequest
 from apps.serve.schema.completions import CompletionRequest
 from apps.serve.schema.fields import LenientModel
 from apps.serve.schema.messages import MessagesRequest
+from apps.serve.schema.responses import ResponsesRequest
 from apps.serve.schema.tokens import DetokenizeRequest, TokenizeRequest
 
 REQUEST_MODELS: Final[Mapping[str, tuple[type[LenientModel], ...]]] = {
     "/v1/chat/completions": (ChatRequest,),
     "/v1/completions": (CompletionRequest,),
+    "/v1/responses": (ResponsesRequest,),
     "/v1/messages": (MessagesRequest,),
     "/v1/messages/count_tokens": (MessagesRequest,),
     # A text, or a whole chat.
