@@ -40,6 +40,9 @@ def _server() -> Iterator[RunningServer]:
             "match": "held",
             "pieces": ["Hm.\n\n", *_split(held), {"text": " So", "else": ["</think>"]}, *_forced("read")],
         },
+        # What follows a call that could not be read.
+        {"match": "was not executed", "pieces": _forced("read")},
+        {"match": "lost", "pieces": [*_forced("bash")[:7], "oops</", M, "invoke>\n</", M, "tool_calls>"]},
     ]
     with serve_script({"turns": turns, "after": "cycle"}) as server:
         yield server
@@ -109,6 +112,10 @@ def test_a_call_in_open_thinking_does_not_stand_for_the_required_one(server: Run
 def test_a_required_call_goes_before_a_form_of_the_answer(server: RunningServer) -> None:
     answer = _ask(server, "plain", "required", response_format={"type": "json_object"})
     assert _called(answer) == [("bash", {"command": "ls"})]
+
+
+def test_a_second_attempt_has_to_be_a_call_as_well(server: RunningServer) -> None:
+    assert _called(_ask(server, "lost", "required")) == [("read", {"command": "ls"})]
 
 
 def test_a_budget_that_ends_in_the_opener_is_told(server: RunningServer) -> None:
