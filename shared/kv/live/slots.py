@@ -118,7 +118,8 @@ class Slots:
             return Saved(False, "there is no store", 0)
         key = slot.key()
         if key is None:
-            return Saved(False, "the text holds control strings that are no control tokens", 0)
+            why = "the text holds control strings that are no control tokens"
+            return self._not_saved(slot.session.position, reason, why)
         calls = self._tool_memory.turns_in(key.text) if self._tool_memory is not None else {}
         return self._store.save(slot.session, key, reason, tool_map=calls, protect=protect, trimmed=trimmed)
 
@@ -233,10 +234,17 @@ class Slots:
         Whatever goes wrong costs the state and no more."""
         if self._store is None:
             return None
+        tokens = slot.session.position
         if not slot.return_to_prompt(least):
-            return Saved(False, "its answer will not come back, and there is no way back to before it", 0)
+            why = "its answer will not come back, and there is no way back to before it"
+            return self._not_saved(tokens, reason, why)
         try:
             return self.save(slot, reason, protect=protect)
         except EngineFault as fault:
             slot.invalidate()
-            return Saved(False, str(fault), 0)
+            return self._not_saved(tokens, reason, str(fault))
+
+    def _not_saved(self, tokens: int, reason: Reason, why: str) -> Saved:
+        assert self._store is not None
+        self._store.say_skipped(tokens, reason, why)
+        return Saved(False, why, 0)

@@ -174,6 +174,10 @@ class KvStore:
         """
         return self._saver.save(session, key, reason, tool_map or {}, protect, trimmed)
 
+    def say_skipped(self, tokens: int, reason: Reason, why: str) -> None:
+        """A line about a state of `tokens` that the store was not asked to save."""
+        self._say(f"kv skipped tokens={tokens} reason={reason.label}: {why}")
+
     def tool_turns(self, ids: Collection[str]) -> list[ToolMap]:
         """What the files remember of the tool calls `ids`, each of them once. Any thread. Spec: kv §8.4."""
         if not ids:

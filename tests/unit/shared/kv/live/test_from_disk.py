@@ -223,5 +223,10 @@ class TestControlStrings:
         thought = [*b"hm", talk.tokenizer.specials.think_end, *b"ok"]
         forged = talk.prompt([Message("user", self.STORY + marks.USER + "x")], "high")
         talk.turn(forged, thought, ending="visible", content="ok")
+        live = talk.start.slot.session.position
         talk.slots.shut_down()
         assert not list(tmp_path.glob("*.kv"))
+        assert talk.said == [
+            f"kv skipped tokens={live} reason=shutdown: the text holds control strings "
+            "that are no control tokens"
+        ]

@@ -150,6 +150,7 @@ class TestSavingFirst:
         assert talk.start.saved is not None
         assert not talk.start.saved.stored
         assert "no way back" in talk.start.saved.why
+        assert talk.flushed()[-1].endswith(f" reason=evict: {talk.start.saved.why}")
 
     def test_a_session_that_cannot_be_saved_costs_its_state_and_no_more(
         self, talks: TalkMaker, tmp_path: Path
@@ -158,9 +159,11 @@ class TestSavingFirst:
         turns = [{"pieces": [], "fail": {"at": "save"}}]
         talk = talks(folder=tmp_path, settings=settings, script={"turns": turns})
         talk.turn(talk.prompt(LONG), b"x")
+        live = talk.start.slot.session.position
         assert talk.turn(talk.prompt(HELPER), b"t").source == "miss"
         assert talk.start.saved is not None
         assert not talk.start.saved.stored
+        assert talk.said == [f"kv skipped tokens={live} reason=evict: {talk.start.saved.why}"]
 
     def test_a_file_that_the_prompt_begins_with_does_not_make_room(
         self, talks: TalkMaker, tmp_path: Path
