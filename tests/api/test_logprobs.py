@@ -24,6 +24,7 @@ def _server() -> Iterator[RunningServer]:
     turns = [
         {"match": "plain", "pieces": [_EVEN, "é", _EVEN]},
         {"match": "think", "pieces": ["Hm", "</think>", "ok"]},
+        {"match": "marks", "pieces": ["Hm <", "</think>", "o", "<think>", "k"]},
         {"match": "call", "pieces": ["Well.", "\n\n", *call]},
         {"match": "again", "pieces": [_EVEN] * 200},
     ]
@@ -67,6 +68,15 @@ def test_without_being_asked_for_there_are_none(server: RunningServer) -> None:
 def test_reasoning_has_its_own_and_its_end_mark_none(server: RunningServer) -> None:
     scored = _choice(server, "think", think=True, logprobs=True)["logprobs"]
     assert "".join(token["token"] for token in scored["reasoning_content"]) == "Hm"
+    assert "".join(token["token"] for token in scored["content"]) == "ok"
+
+
+def test_control_tokens_have_none_wherever_they_stand(server: RunningServer) -> None:
+    choice = _choice(server, "marks", think=True, logprobs=True)
+    assert choice["message"]["reasoning_content"] == "Hm <"
+    assert choice["message"]["content"] == "ok"
+    scored = choice["logprobs"]
+    assert "".join(token["token"] for token in scored["reasoning_content"]) == "Hm <"
     assert "".join(token["token"] for token in scored["content"]) == "ok"
 
 
