@@ -18,13 +18,17 @@ from apps.serve.api.context import ServerContext
 from apps.serve.api.embeddings import embeddings
 from apps.serve.api.health import health, ready
 from apps.serve.api.messages import count_tokens, messages
+from apps.serve.api.metrics import metrics
 from apps.serve.api.models import get_model, list_models
+from apps.serve.api.page import chat_page
 from apps.serve.api.tokens import detokenize, tokenize
 from apps.serve.body import BodyLimit
 from apps.serve.cors import CrossOrigin
 from apps.serve.errors import Failure, Refused
+from apps.serve.gauges import ServerGauges
 from apps.serve.guard import AccessGuard
 from apps.serve.middleware import InFlight, RequestBoundary
+from apps.serve.request_metrics import RequestMetrics
 from apps.serve.settings import ServerSettings
 from apps.serve.worker import InferenceWorker
 from shared.errors import RequestError
@@ -35,10 +39,12 @@ def create_app(
 ) -> Starlette:
     """The application around a started `worker`. `clock` stamps answers, in seconds since 1970."""
     in_flight = InFlight()
-    app = Starlette(
-        routes=[
+    worker.metrics.watch(ServerGauges(worker, in_flight))
+    routes = [
+            Route("/", chat_page),
             Route("/health", health),
             Route("/ready", ready),
+            Route("/metrics", metrics),
             Route("/v1/models", list_models),
             Route("/v1/models/{model:path}", get_model),
             Route("/v1/chat/completions", chat_completions, methods=["POST"]),
@@ -48,9 +54,12 @@ def create_app(
             Route("/v1/tokenize", tokenize, methods=["POST"]),
             Route("/v1/detokenize", detokenize, methods=["POST"]),
             Route("/v1/embeddings", embeddings, methods=["POST"]),
-        ],
+    ]
+    app = Starlette(
+        routes=routes,
         middleware=[
             Middleware(CrossOrigin, access=settings.access),
+            Middleware(RequestMetrics, metrics=worker.metrics, endpoints=[route.path for route in routes]),
             Middleware(RequestBoundary, log=worker.log, in_flight=in_flight),
             Middleware(AccessGuard, access=settings.access, timing=settings.timing),
             Middleware(BodyLimit, limits=settings.limits, timing=settings.timing),

@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Timings, Usage
 from apps.serve.live_match import closest_match
 from apps.serve.log import ServerLog, describe
+from apps.serve.metrics import ServerMetrics
 from apps.serve.remember import Answer, remember_answer
 from apps.serve.retry import retry_suffix
 from apps.serve.trace import ServerTrace
@@ -40,6 +41,7 @@ class TurnTools:
     log: ServerLog
     exact_replay: bool
     trace: ServerTrace | None = None
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
 
 def run_turn(job: Job, slots: Slots, tools: TurnTools) -> None:
@@ -77,7 +79,7 @@ class TurnRun:
         self._saved_bytes = 0
         self._prefill_seconds = 0.0
         self._retried = False
-        self.log = TurnLog(job, tools.log)
+        self.log = TurnLog(job, tools.log, tools.metrics)
         self._trace = tools.trace.begin(job.request, tools.tokenizer) if tools.trace else None
 
     def steps(self) -> Iterator[None]:

@@ -88,7 +88,8 @@ class Server:
         try:
             _drop_dead_peers(self._listener, self._settings.timing.dead_peer)
             self._listener.listen(_BACKLOG)
-            self._log.line(f"listening on {url_of(self._listener)}")
+            url = url_of(self._listener)
+            self._log.line(f"listening on {url}", url=url)
             await self._serve()
         finally:
             for number in watched:

@@ -8,7 +8,8 @@ from typing import Final
 
 from apps.serve.jobs import Finished, Job, JobPhase
 from apps.serve.live_match import LiveMatch
-from apps.serve.log import LogKind, ServerLog
+from apps.serve.log import LogFact, LogKind, ServerLog
+from apps.serve.metrics import ServerMetrics
 from shared.generate import Generation
 from shared.kv.live.report import ReuseReport
 from shared.kv.live.start import Source, Start
@@ -23,13 +24,14 @@ _MIB: Final = 1 << 20
 class TurnLog:
     """Progress of one job; all times are seconds of wall clock."""
 
-    def __init__(self, job: Job, log: ServerLog) -> None:
+    def __init__(self, job: Job, log: ServerLog, metrics: ServerMetrics) -> None:
         self._job = job
         self._log = log
+        self._metrics = metrics
         self._started = self._mark = time.monotonic()
         self._marked_tokens = 0
         self._prefill_seconds = 0.0
-        self._prompt = self._cached = 0
+        self._prompt = self._cached = self._generated = 0
         self._source: Source = "miss"
         tools = " TOOLS" if job.request.ask.tools is not None else ""
         self._kind = job.request.ask.kind
@@ -83,6 +85,13 @@ class TurnLog:
     def prompt_done(self) -> None:
         self._prefill_seconds = time.monotonic() - self._started
         self._log.line(f"{self._head()} prompt done {self._prefill_seconds:.3f}s", LogKind.PREFILL)
+        self._metrics.prefilled(
+            self._source,
+            self._prompt - self._cached,
+            self._cached,
+            queued=self._started - self._job.created,
+            seconds=self._prefill_seconds,
+        )
         self._restart_decode()
 
     def restart(self) -> None:
@@ -92,7 +101,7 @@ class TurnLog:
 
     def token(self, generation: Generation, turn: Turn) -> None:
         """After each step of decoding; writes a line now and then."""
-        count = generation.completion_tokens
+        count = self._generated = generation.completion_tokens
         if count - self._marked_tokens >= _TOKENS_PER_LINE:
             now = time.monotonic()
             chunk = _rate(count - self._marked_tokens, now - self._mark)
@@ -117,6 +126,9 @@ class TurnLog:
         now = time.monotonic()
         generated = finished.usage.completion
         prefilled = self._prompt - self._cached
+        self._metrics.turn_finished(
+            self._kind, finished.finish_reason, finished.usage, now - self._decode_started
+        )
         self._log.line(
             f"{self._head()} gen={generated} source={self._source} prefilled={prefilled} "
             f"prefill={_rate(prefilled, self._prefill_seconds)} t/s "
@@ -124,13 +136,37 @@ class TurnLog:
             f"queued={self._started - self._job.created:.3f}s finish={finished.finish_reason} "
             f"{now - self._job.created:.3f}s req={self._job.request.id}",
             LogKind.GENERATION,
+            **self._facts(finished.finish_reason),
+            prompt_tokens=self._prompt,
+            reused_tokens=self._cached,
+            source=self._source,
+            prefill_seconds=round(self._prefill_seconds, 3),
+            generated_tokens=generated,
+            decode_seconds=round(now - self._decode_started, 3),
+            saved_bytes=saved_bytes,
+            queued_seconds=round(self._started - self._job.created, 3),
+            seconds=round(now - self._job.created, 3),
         )
 
     def cancelled(self) -> None:
-        self._log.line(f"{self._head()} cancelled during {self._phase()} req={self._job.request.id}")
+        self._metrics.turn_broken_off(self._kind, "cancelled", self._generated)
+        self._log.line(
+            f"{self._head()} cancelled during {self._phase()} req={self._job.request.id}",
+            LogKind.PLAIN,
+            **self._facts("cancelled"),
+            generated_tokens=self._generated,
+        )
 
     def failed(self, reason: str) -> None:
-        self._log.error(f'{self._head()} finish=error error="{reason}" req={self._job.request.id}')
+        self._metrics.turn_broken_off(self._kind, "error", self._generated)
+        self._log.error(
+            f'{self._head()} finish=error error="{reason}" req={self._job.request.id}',
+            **self._facts("error"),
+            error=reason,
+        )
+
+    def _facts(self, finish: str) -> dict[str, LogFact]:
+        return {"request": self._job.request.id, "endpoint": self._kind, "finish": finish}
 
     def _restart_decode(self) -> None:
         self._decode_started = self._mark = time.monotonic()

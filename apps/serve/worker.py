@@ -15,6 +15,7 @@ from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Job
 from apps.serve.live import Live, live_state
 from apps.serve.log import ServerLog, describe
+from apps.serve.metrics import ServerMetrics
 from apps.serve.run_turn import TurnTools, run_turn
 from apps.serve.settings import ServerSettings
 from apps.serve.trace import ServerTrace
@@ -45,6 +46,7 @@ class InferenceWorker:
         self.log = log
         self.trace = trace
         self.tool_memory = ToolMemory(settings.tool_memory_ids)
+        self.metrics = ServerMetrics()
         self._open_engine = open_engine
         self._context = context
         self._queue: deque[Job] = deque()
@@ -173,6 +175,7 @@ class InferenceWorker:
             log=self.log,
             exact_replay=self.settings.exact_replay,
             trace=self.trace,
+            metrics=self.metrics,
         )
         while (job := self._take()) is not None:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from apps.serve.errors import STOPPING
 from apps.serve.jobs import EventChannel, Job
 from apps.serve.log import ServerLog
 from apps.serve.middleware import InFlight
+from apps.serve.schema.request_models import skipped_fields
 from apps.serve.settings import ServerSettings
 from apps.serve.turn_request import Ask, ModelFacts, TurnRequest, prepare, render
 from apps.serve.worker import InferenceWorker
@@ -38,6 +39,10 @@ class ServerContext:
     def next_number(self) -> int:
         """The process-wide counter of answers."""
         return next(self._numbers)
+
+    def count_skipped(self, path: str, body: Iterable[str]) -> None:
+        """Note which members of a `body` sent to `path` mean nothing here."""
+        self.worker.metrics.ignored(path, skipped_fields(path, body))
 
     def render(self, ask: Ask) -> Prompt:
         """The prompt of `ask`, however long; may take long, so not for the event loop's thread."""

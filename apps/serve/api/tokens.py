@@ -21,7 +21,7 @@ from shared.errors import RequestError
 async def tokenize(request: Request) -> Response:
     """Of a text, or of a chat body: then the prompt that it would be answered with."""
     context = server(request)
-    tokens = await asyncio.to_thread(_tokens, await request.body(), context)
+    tokens = await asyncio.to_thread(_tokens, await request.body(), context, request.url.path)
     size = context.model.context
     return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": size})
 
@@ -32,8 +32,9 @@ async def detokenize(request: Request) -> Response:
     return JSONResponse({"content": text})
 
 
-def _tokens(body: bytes, context: ServerContext) -> list[int]:
+def _tokens(body: bytes, context: ServerContext, path: str) -> list[int]:
     fields = parse_fields(body, context)
+    context.count_skipped(path, fields)
     if fields.get("messages") is not None:
         return context.render(parse_chat(fields, context.model, context.settings)).tokens
     asked = validate(TokenizeRequest, fields)

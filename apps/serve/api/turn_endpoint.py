@@ -34,7 +34,9 @@ async def read_turn(request: Request, parse: AskParser) -> TurnRequest:
     body, request_id = await request.body(), request.state.request_id
 
     def read() -> TurnRequest:
-        ask = parse(parse_fields(body, context), context.model, context.settings)
+        fields = parse_fields(body, context)
+        ask = parse(fields, context.model, context.settings)
+        context.count_skipped(request.url.path, fields)
         try:
             return context.prepare(ask, request_id, body)
         except ContextFullError as error:
@@ -49,7 +51,10 @@ async def read_prompt(request: Request, parse: AskParser) -> Prompt:
     context, body = server(request), await request.body()
 
     def read() -> Prompt:
-        return context.render(parse(parse_fields(body, context), context.model, context.settings))
+        fields = parse_fields(body, context)
+        ask = parse(fields, context.model, context.settings)
+        context.count_skipped(request.url.path, fields)
+        return context.render(ask)
 
     return await asyncio.to_thread(read)
 
