@@ -7,13 +7,14 @@ ARGS   ?=
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help chat serve test test-long lint types flags clean
+.PHONY: help chat serve test test-long test-clients lint types flags clean
 
 help:
 	@echo "make chat       talk to the model (./ds4flash.gguf, else the tiny one in the box)"
 	@echo "make serve      start the HTTP server on 127.0.0.1:8000"
 	@echo "make test       run the tests"
 	@echo "make test-long  run the long tests: every length, load, hostile input"
+	@echo "make test-clients  run real agents from the npm registry against the server"
 	@echo "make lint types ruff; mypy"
 	@echo "Pass options through ARGS, for example: make chat ARGS='-p \"Hello\" --nothink'"
 
@@ -51,10 +52,13 @@ serve: $(VENV)/.run
 	@$(BIN)/ds4 serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not clients" $(ARGS)
 
 test-long: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) -m long $(ARGS)
+
+test-clients: $(VENV)/.dev
+	$(BIN)/python -m pytest -m clients $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -67,4 +71,4 @@ flags: $(VENV)/.dev
 	$(BIN)/python -m apps.flags_table docs/flags.md
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .clients build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
