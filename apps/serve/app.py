@@ -95,4 +95,5 @@ async def _no_such_route(request: Request, error: Exception) -> Response:
 
 def _reply(request: Request, failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
     request.state.refusal = failure.message
-    return JSONResponse(failure.body(request.url.path), failure.status, dict(headers or {}))
+    path = request.url.path
+    return JSONResponse(failure.body(path), failure.status_at(path), failure.headers | dict(headers or {}))

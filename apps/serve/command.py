@@ -63,6 +63,7 @@ from apps.serve.kv_options import (
 from apps.serve.log import LogFormat
 from apps.serve.settings import (
     DEFAULT_CHECKPOINT_BYTES,
+    DEFAULT_MAX_QUEUE,
     DEFAULT_MAX_TOKENS,
     DEFAULT_PORT,
     DEFAULT_TOOL_MEMORY,
@@ -130,6 +131,17 @@ ExactReplayOption = Annotated[
         rich_help_panel=_SERVER,
     ),
 ]
+MaxQueueOption = Annotated[
+    int,
+    typer.Option(
+        "--max-queue",
+        metavar="N",
+        envvar="DS4_MAX_QUEUE",
+        min=0,
+        help="Requests that may wait while all sessions are in work; the next are told to try again later.",
+        rich_help_panel=_SERVER,
+    ),
+]
 ToolMemoryOption = Annotated[
     int,
     typer.Option(
@@ -176,6 +188,7 @@ def serve(
     disable_exact_dsml_tool_replay: ExactReplayOption = False,
     tool_memory_max_ids: ToolMemoryOption = DEFAULT_TOOL_MEMORY,
     sessions: SessionsOption = 1,
+    max_queue: MaxQueueOption = DEFAULT_MAX_QUEUE,
     kv_checkpoint_mb: CheckpointOption = DEFAULT_CHECKPOINT_BYTES // MIB,
     kv_disk_dir: DiskDirOption = None,
     no_kv_disk: NoDiskOption = False,
@@ -241,6 +254,7 @@ def serve(
         exact_replay=not disable_exact_dsml_tool_replay,
         tool_memory_ids=tool_memory_max_ids,
         sessions=sessions,
+        max_queue=max_queue,
         checkpoint_bytes=kv_checkpoint_mb * MIB,
         disk=disk,
         access=access,

@@ -28,7 +28,7 @@ SessionsOption = Annotated[
         envvar="DS4_SESSIONS",
         min=1,
         max=256,
-        help="Conversations whose state stays in memory at once, each with a context of its own.",
+        help="Requests answered at once and conversations kept in memory, each with a context of its own.",
         rich_help_panel=_PANEL,
     ),
 ]

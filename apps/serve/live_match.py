@@ -43,8 +43,9 @@ class LiveMatch:
 
 
 def closest_match(slots: Slots, prompt: Sequence[int]) -> tuple[LiveMatch, Session]:
-    """The comparison with the session that has most in common with `prompt`, of equal ones the longest."""
-    sessions = [slot.session for slot in slots.slots]
+    """The comparison with the session that has most in common with `prompt`, of equal ones the longest; those
+    whose turn is in work are no choice."""
+    sessions = [slot.session for slot in slots.slots if not slot.busy]
     common = [session.common_prefix(prompt) for session in sessions]
     best = max(range(len(sessions)), key=lambda index: (common[index], sessions[index].position))
     session = sessions[best]

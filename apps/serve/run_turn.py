@@ -1,15 +1,16 @@
 """One job on the engine: prefill, decode, and what is remembered afterwards.
 
-Runs on the inference thread. `TurnRun.steps` yields after every bounded piece of work, so that a scheduler
-can interleave several turns. Knows no dialect and no HTTP. Spec: chat §3.6, §3.7, §6; kv §9.
+Runs on the inference thread, one bounded piece of work at a time, so that a scheduler can interleave several
+turns. Knows no dialect and no HTTP. Spec: chat §3.6, §3.7, §6; kv §9.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from apps.serve.errors import STOPPING, Failure
 from apps.serve.jobs import Emitted, Finished, Job, JobPhase, PrefillDone, Restarted, Timings, Usage
@@ -30,6 +31,9 @@ from shared.power import PowerGovernor
 from shared.text.tokenizer import Tokenizer
 from shared.text.turn import DecodeState, Turn
 
+# A sampled token costs an engine about as much as so many of a prompt.
+_TOKEN_WORK: Final = 16
+
 
 @dataclass(frozen=True, slots=True)
 class TurnTools:
@@ -44,58 +48,89 @@ class TurnTools:
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
 
-def run_turn(job: Job, slots: Slots, tools: TurnTools) -> None:
-    """Run a job to its end and tell its channel. Only faults of our own come out as exceptions."""
-    run = TurnRun(job, slots, tools)
-    try:
-        for _ in run.steps():
-            pass
-    except Cancelled:
-        run.log.cancelled()
-        run.end(f"cancelled during {job.phase.value}")
-        # Only a stopping server cancels a job that still has a listener.
-        job.fail(STOPPING)
-    except ContextFullError as error:
-        run.end(f"refused: {error}")
-        job.fail(Failure.of(error, param=job.request.ask.input_field))
-    except Ds4Error as error:
-        run.log.failed(describe(error))
-        run.end(f"failed during {job.phase.value}: {describe(error)}", state_is_good=False)
-        job.fail(Failure(500, f"the engine failed during {job.phase.value}; the next request starts clean"))
-    except Exception as error:
-        run.end(f"internal error: {describe(error)}", state_is_good=False)
-        raise
-
-
 class TurnRun:
-    """A turn in work. From its prefill on it holds a slot, until it ends."""
+    """A turn in work: `advance` it to its end. From its prefill on it holds a slot.
 
-    def __init__(self, job: Job, slots: Slots, tools: TurnTools) -> None:
-        self._job = job
+    `quantum` is asked how many tokens of the prompt the next piece of work may have. `over` is called when
+    the slot is free again, before anybody is told.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        slots: Slots,
+        tools: TurnTools,
+        *,
+        quantum: Callable[[], int],
+        over: Callable[[], None],
+    ) -> None:
+        self.job = job
+        self.last_work = 0  # of the last piece, in tokens of a prompt
         self._request = job.request
         self._slots = slots
         self._tools = tools
+        self._quantum = quantum
+        self._over = over
         self._start: Start | None = None
+        self._prefilled = 0
         self._saved_bytes = 0
         self._prefill_seconds = 0.0
         self._retried = False
-        self.log = TurnLog(job, tools.log, tools.metrics)
+        self._log = TurnLog(job, tools.log, tools.metrics)
         self._trace = tools.trace.begin(job.request, tools.tokenizer) if tools.trace else None
+        self._work = self._steps()
 
-    def steps(self) -> Iterator[None]:
-        """Do the turn. Raises Cancelled, ContextFullError, EngineFault; then call `end`."""
-        self._job.phase = JobPhase.PREFILL
+    @property
+    def decoding(self) -> bool:
+        """The next piece of work is a token."""
+        return self.job.phase is JobPhase.DECODE
+
+    @property
+    def cancelled(self) -> bool:
+        """The next piece of work will be the end."""
+        return self.job.is_cancelled()
+
+    def advance(self) -> bool:
+        """Do one piece of work; False when the turn is over and its channel knows how it ended. Only faults
+        of our own come out as exceptions, and end the turn too."""
+        decoding, before = self.decoding, self._prefilled
+        try:
+            next(self._work)
+            return True
+        except StopIteration:
+            return False
+        except Cancelled:
+            self._log.cancelled()
+            self._end(f"cancelled during {self.job.phase.value}")
+            # Only a stopping server cancels a job that still has a listener.
+            self.job.fail(STOPPING)
+        except ContextFullError as error:
+            self._end(f"refused: {error}")
+            self.job.fail(Failure.of(error, param=self._request.ask.input_field))
+        except Ds4Error as error:
+            phase = self.job.phase.value
+            self._log.failed(describe(error))
+            self._end(f"failed during {phase}: {describe(error)}", state_is_good=False)
+            self.job.fail(Failure(500, f"the engine failed during {phase}; the next request starts clean"))
+        except Exception as error:
+            self._end(f"internal error: {describe(error)}", state_is_good=False)
+            raise
+        finally:
+            self.last_work = _TOKEN_WORK if decoding else max(0, self._prefilled - before)
+        return False
+
+    def _steps(self) -> Iterator[None]:
+        """The whole turn. Raises Cancelled, ContextFullError, EngineFault; then it has to be ended."""
+        self.job.phase = JobPhase.PREFILL
         began = time.monotonic()
         start, usage = yield from self._prefill_or_start_over()
         self._prefill_seconds = time.monotonic() - began
-        yield
         turn, generation = yield from self._decode(start)
-        if self._may_retry(turn, generation) and self._retry(start):
-            yield
+        if self._may_retry(turn, generation) and (yield from self._retry(start)):
             turn, generation = yield from self._decode(start)
         self._finish(start, turn, generation, usage)
 
-    def end(self, how: str, *, state_is_good: bool = True) -> None:
+    def _end(self, how: str, *, state_is_good: bool = True) -> None:
         """The turn did not end well: the trace says why, the slot is free."""
         if self._start is not None:
             if not state_is_good:
@@ -103,10 +138,11 @@ class TurnRun:
             self._release(self._start)
         if self._trace is not None:
             self._trace.ended(how)
+        self._over()
 
     def _prefill_or_start_over(self) -> Generator[None, None, tuple[Start, Usage]]:
         """A state from disk that breaks the engine costs its file and a second beginning, not the answer."""
-        start = self._begin()
+        start = yield from self._begin()
         try:
             usage = yield from self._prefill(start)
         except (Cancelled, ContextFullError):
@@ -116,34 +152,40 @@ class TurnRun:
             self._slots.failed(start)
             if start.file is None:
                 raise
-            self.log.starts_over(start.file.name, describe(error))
-            start = self._begin()
+            self._log.starts_over(start.file.name, describe(error))
+            start = yield from self._begin()
             usage = yield from self._prefill(start)
         return start, usage
 
-    def _begin(self) -> Start:
+    def _begin(self) -> Generator[None, None, Start]:
         prompt = self._request.prompt
         match, session = closest_match(self._slots, prompt.tokens)
         if self._trace is not None:
             self._trace.compared(match, session)
         self._start = start = self._slots.begin(prompt)
-        self.log.prompt_start(start)
+        self._log.prompt_start(start)
         if start.source in ("miss", "disk-text") and match.live:
-            self.log.live_miss(match)
+            self._log.live_miss(match)
         if self._trace is not None:
             self._trace.planned(start)
+        if start.file is not None or start.saved is not None:
+            yield  # whole states were moved: that was a piece of work by itself
         return start
 
     def _prefill(self, start: Start) -> Generator[None, None, Usage]:
         work = Prefill(
-            self._slots, start, progress=self.log.prefill_progress, cancelled=self._job.is_cancelled
+            self._slots,
+            start,
+            progress=self._progress,
+            cancelled=self.job.is_cancelled,
+            quantum=self._quantum,
         )
         try:
             yield from work.steps()
         finally:
             self._saved_bytes += work.report().saved_bytes
-        self.log.reuse(work.report())
-        self.log.prompt_done()
+        self._log.reuse(work.report())
+        self._log.prompt_done()
         if self._trace is not None:
             self._trace.prefilled(work.synced)
         usage = Usage(
@@ -151,12 +193,17 @@ class TurnRun:
             cached=start.reused,
             cache_write=max(0, work.secured - start.reused),
         )
-        self._job.channel.put(PrefillDone(usage))
+        self.job.channel.put(PrefillDone(usage))
         return usage
 
+    def _progress(self, done: int, total: int) -> None:
+        self._prefilled = done
+        self._log.prefill_progress(done, total)
+
     def _decode(self, start: Start) -> Generator[None, None, tuple[Turn, Generation]]:
-        """One attempt at an answer; its events go out as they come."""
-        self._job.phase = JobPhase.DECODE
+        """One attempt at an answer, a token at a time; its events go out as they come."""
+        self.job.phase = JobPhase.DECODE
+        yield
         ask, slot = self._request.ask, start.slot
         form, thinking = self._request.form, self._request.thinking
         turn = Turn(
@@ -170,7 +217,7 @@ class TurnRun:
             self._tools.tokenizer,
             turn,
             ask.generation,
-            cancelled=self._job.is_cancelled,
+            cancelled=self.job.is_cancelled,
             power=self._tools.power,
             masks=None if form is None else form.begin(thinking=thinking),
         )
@@ -178,13 +225,13 @@ class TurnRun:
         try:
             for events in generation:
                 if events:
-                    self._job.channel.put(Emitted(events))
-                self.log.token(generation, turn)
+                    self.job.channel.put(Emitted(events))
+                self._log.token(generation, turn)
                 if self._trace is not None:
                     self._trace.token(generation, turn)
                 if not generation.finished:
                     self._save_on_the_way(start, turn)
-                yield
+                    yield
         finally:
             slot.sampled(first)
         if generation.cause == "cancelled":
@@ -205,18 +252,25 @@ class TurnRun:
             and generation.cause in ("eos", "tool")
         )
 
-    def _retry(self, start: Start) -> bool:
+    def _retry(self, start: Start) -> Generator[None, None, bool]:
         """Tell the model that its call failed; False if the context has no room for that."""
         session, suffix = start.slot.session, retry_suffix(self._request)
         tokens = session.tokens + self._tools.tokenizer.encode_segments(suffix)
         if len(tokens) >= session.context:
             return False
-        self.log.restart()
+        self.job.phase = JobPhase.PREFILL
+        self._log.restart()
         if self._trace is not None:
             self._trace.retried(suffix)
-        self._job.channel.put(Restarted())
+        self.job.channel.put(Restarted())
         self._retried = True
-        session.sync(tokens, self.log.prefill_progress, cancelled=self._job.is_cancelled)
+        first, total = session.position, len(tokens) - session.position
+        self._progress(0, total)
+        while session.position < len(tokens):
+            yield
+            base, quantum = session.position, self._quantum()
+            session.sync(tokens[: base + quantum], None, quantum, self.job.is_cancelled)
+            self._progress(session.position - first, total)
         return True
 
     def _finish(self, start: Start, turn: Turn, generation: Generation, prefilled: Usage) -> None:
@@ -225,7 +279,7 @@ class TurnRun:
         replayed = remember_answer(answer, start.slot, memory)
         self._release(start)
         if turn.calls:
-            self.log.calls(turn.calls, raw=replayed)
+            self._log.calls(turn.calls, raw=replayed)
         usage = replace(
             prefilled, completion=generation.completion_tokens, reasoning=generation.reasoning_tokens
         )
@@ -237,10 +291,11 @@ class TurnRun:
             turn.thinking_closed,
             Timings(self._prefill_seconds, generation.seconds),
         )
-        self.log.finished(finished, self._saved_bytes)
+        self._log.finished(finished, self._saved_bytes)
         if self._trace is not None:
             self._trace.finished(turn, generation)
-        self._job.channel.put(finished)
+        self._over()
+        self.job.channel.put(finished)
 
     def _release(self, start: Start) -> None:
         self._slots.release(start.slot)

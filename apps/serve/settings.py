@@ -11,6 +11,7 @@ from shared.text.effort import Effort
 DEFAULT_PORT = 8000
 DEFAULT_MAX_TOKENS = 393_216
 DEFAULT_TOOL_MEMORY = 100_000
+DEFAULT_MAX_QUEUE = 64
 DEFAULT_CHECKPOINT_BYTES = 512 * 1024 * 1024
 
 
@@ -68,8 +69,9 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How requests are answered. `max_tokens` is the budget of a request that names none. `sessions` live
-    conversations share `checkpoint_bytes` of memory to go back in; without `disk` nothing is stored."""
+    """How requests are answered. `max_tokens` is the budget of a request that names none. `sessions` turns
+    are in work at once and `max_queue` more may wait. The live conversations share `checkpoint_bytes` of
+    memory to go back in; without `disk` nothing is stored."""
 
     max_tokens: int = DEFAULT_MAX_TOKENS
     thinking: bool = True
@@ -78,6 +80,7 @@ class ServerSettings:
     exact_replay: bool = True
     tool_memory_ids: int = DEFAULT_TOOL_MEMORY
     sessions: int = 1
+    max_queue: int = DEFAULT_MAX_QUEUE
     checkpoint_bytes: int = DEFAULT_CHECKPOINT_BYTES
     disk: DiskSettings | None = None
     access: AccessSettings = AccessSettings()

@@ -1,22 +1,23 @@
-"""The inference thread: it opens the engine, runs the jobs one after the other, saves what is live, closes.
+"""The inference thread: it opens the engine, runs the jobs, saves what is live, closes.
 
-Owns the queue and the thread. Everything that touches an engine or a session happens on that thread; the
-event loop only submits, cancels and listens. Knows no HTTP.
+Owns the thread. Everything that touches an engine or a session happens on it; the event loop only submits,
+cancels and listens. Knows no HTTP.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from apps.serve.errors import STOPPING, Failure
+from apps.serve.errors import Failure
+from apps.serve.job_queue import JobQueue
 from apps.serve.jobs import Job
 from apps.serve.live import Live, live_state
-from apps.serve.log import ServerLog, describe
+from apps.serve.log import ServerLog
 from apps.serve.metrics import ServerMetrics
-from apps.serve.run_turn import TurnTools, run_turn
+from apps.serve.run_turn import TurnTools
+from apps.serve.scheduler import Scheduler
 from apps.serve.settings import ServerSettings
 from apps.serve.trace import ServerTrace
 from apps.serve.turn_request import ModelFacts
@@ -29,7 +30,7 @@ _MODEL_IDS = {0: "deepseek-v4-flash", 1: "deepseek-v4-pro"}
 
 
 class InferenceWorker:
-    """First come, first served, on the live sessions.
+    """Runs jobs on the live sessions, as many at once as there are sessions.
 
     `open_engine` is called on the worker's own thread, because a backend may bind its state to it.
     """
@@ -49,10 +50,7 @@ class InferenceWorker:
         self.metrics = ServerMetrics()
         self._open_engine = open_engine
         self._context = context
-        self._queue: deque[Job] = deque()
-        self._running: Job | None = None
-        self._stopping = False
-        self._changed = threading.Condition()
+        self._queue = JobQueue(settings.sessions, settings.max_queue)
         self._opened = threading.Event()
         self._open_error: BaseException | None = None
         self._facts: ModelFacts | None = None
@@ -72,17 +70,22 @@ class InferenceWorker:
 
     @property
     def stopping(self) -> bool:
-        return self._stopping
+        return self._queue.stopping
 
     @property
     def queued(self) -> int:
         """Jobs that wait for their turn."""
-        return len(self._queue)
+        return self._queue.queued
+
+    @property
+    def running(self) -> int:
+        """Jobs in work."""
+        return self._queue.running
 
     @property
     def busy(self) -> bool:
         """A job is in work."""
-        return self._running is not None
+        return self._queue.running > 0
 
     def start(self) -> ModelFacts:
         """Open engine, store and sessions; returns when they are ready. Raises what opening raised."""
@@ -93,44 +96,34 @@ class InferenceWorker:
             raise self._open_error
         return self.model
 
+    def refusal(self) -> Failure | None:
+        """Why one more job would be refused now, if so."""
+        return self._queue.refusal()
+
+    def admit(self, job: Job) -> Failure | None:
+        """Give a job a place, to be submitted to or cancelled; or the reason why there is none."""
+        return self._queue.admit(job)
+
     def submit(self, job: Job) -> None:
         """Queue a job; once the server is stopping it fails at once."""
-        with self._changed:
-            if not self._stopping:
-                self._queue.append(job)
-                self._changed.notify_all()
-                return
-        job.fail(STOPPING)
+        self._queue.submit(job)
 
     def cancel(self, job: Job) -> None:
         """Nobody wants this job any more: a waiting one is dropped, a running one stops at the next layer
         or token."""
-        with self._changed:
-            job.cancel()
-            if job in self._queue:
-                self._queue.remove(job)
+        self._queue.cancel(job)
 
     def stop(self, grace: float) -> None:
         """Refuse new jobs, give the running and the waiting ones `grace` seconds, cut what is left, save what
         is live, and close the engine. Blocks; not for the worker's own thread."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._queue and self._running is None, grace)
+        self._queue.close(grace)
         self.cut()
         self._thread.join()
 
     def cut(self) -> None:
         """End all jobs: those who wait for one are told now that the server is stopping, the engine stops
         at the next layer or token."""
-        with self._changed:
-            unfinished = list(self._queue)
-            self._queue.clear()
-            if self._running is not None:
-                self._running.cancel()
-                unfinished.append(self._running)
-        for job in unfinished:
-            job.fail(STOPPING)
+        self._queue.cut()
 
     def _main(self) -> None:
         try:
@@ -177,22 +170,6 @@ class InferenceWorker:
             trace=self.trace,
             metrics=self.metrics,
         )
-        while (job := self._take()) is not None:
-            try:
-                run_turn(job, slots, tools)
-            except Exception as error:
-                # A fault of ours, not the engine's: the thread and the next request must survive it.
-                self.log.error(f"internal error: {describe(error)} req={job.request.id}")
-                job.fail(Failure(500, "internal error; the next request starts clean"))
-            finally:
-                with self._changed:
-                    self._running = None
-                    self._changed.notify_all()
-
-    def _take(self) -> Job | None:
-        """The next job; None when stopping and nothing is left. Nobody cancels a job in the queue without
-        taking it out."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._stopping)
-            self._running = self._queue.popleft() if self._queue else None
-            return self._running
+        scheduler = Scheduler(self._queue, slots, tools)
+        while self._queue.wait():
+            scheduler.round()

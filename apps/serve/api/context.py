@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from apps.serve.errors import STOPPING
+from apps.serve.errors import Refused
 from apps.serve.jobs import EventChannel, Job
 from apps.serve.log import ServerLog
 from apps.serve.middleware import InFlight
@@ -17,7 +17,6 @@ from apps.serve.schema.request_models import skipped_fields
 from apps.serve.settings import ServerSettings
 from apps.serve.turn_request import Ask, ModelFacts, TurnRequest, prepare, render
 from apps.serve.worker import InferenceWorker
-from shared.errors import RequestError
 from shared.kv.live.prompt import Prompt
 
 
@@ -56,10 +55,19 @@ class ServerContext:
         return prepare(ask, request_id, self.model, self.settings, worker.tool_memory, traced, worker.store)
 
     def job(self, turn: TurnRequest) -> Job:
-        """A turn for the worker. Raises RequestError (503) once the server is stopping."""
-        if self.worker.stopping:
-            raise RequestError(STOPPING.message, status=STOPPING.status, code=STOPPING.code)
-        return Job(turn, EventChannel(asyncio.get_running_loop(), eager=turn.ask.stream))
+        """A turn with a place at the worker, to be submitted or cancelled. Raises Refused once the server is
+        stopping, and when too many wait."""
+        job = Job(turn, EventChannel(asyncio.get_running_loop(), eager=turn.ask.stream))
+        refusal = self.worker.admit(job)
+        if refusal is not None:
+            raise Refused(refusal)
+        return job
+
+    def check_room(self) -> None:
+        """Before the work that a request makes: raises Refused if `job` would."""
+        refusal = self.worker.refusal()
+        if refusal is not None:
+            raise Refused(refusal)
 
 
 def server(request: Request) -> ServerContext:

@@ -19,6 +19,7 @@ async def health(request: Request) -> Response:
             "model": worker.model.id,
             "context_length": worker.model.context,
             "busy": worker.busy,
+            "running": worker.running,
             "queued": worker.queued,
         }
     )

@@ -32,6 +32,7 @@ async def read_turn(request: Request, parse: AskParser) -> TurnRequest:
     """The turn that `request` asks for, rendered and tokenised. Raises RequestError and Refused."""
     context = server(request)
     body, request_id = await request.body(), request.state.request_id
+    context.check_room()
 
     def read() -> TurnRequest:
         fields = parse_fields(body, context)
@@ -75,11 +76,12 @@ async def answer_turn(
     A client that leaves, in whatever phase, cancels it.
     """
     context = server(request)
+    encoder = stream() if turn.ask.stream else None
     job = context.job(turn)
-    if turn.ask.stream:
+    if encoder is not None:
         return TurnStream(
             job.channel,
-            stream(),
+            encoder,
             context.settings.timing,
             begin=lambda: context.worker.submit(job),
             left=lambda: context.worker.cancel(job),

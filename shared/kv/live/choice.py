@@ -59,8 +59,7 @@ def choose(
 
     def way(slot: LiveSlot, reuse: Reuse, from_disk: bool, work: int) -> Way:
         discarded = slot.loss(0 if from_disk else reuse.kept, worth_a_file)
-        saved = saves and discarded >= worth_a_file
-        price = _FILE_TOKENS + discarded // _WRITE_SHARE if saved else discarded
+        price = discard_price(discarded, worth_a_file=worth_a_file, saves=saves)
         return Way(slot, reuse, from_disk, work + price, discarded)
 
     offers = list(zip(slots, reuses, strict=True))
@@ -69,3 +68,8 @@ def choose(
         loading = _FILE_TOKENS + stored.file.header.tokens // _READ_SHARE
         ways += [way(slot, reuse, True, stored.left + loading) for slot, reuse in offers]
     return min(ways, key=lambda way: (way.cost, way.discarded, way.slot.used))
+
+
+def discard_price(tokens: int, *, worth_a_file: int, saves: bool) -> int:
+    """What it costs, in tokens of work, that so many live ones go."""
+    return _FILE_TOKENS + tokens // _WRITE_SHARE if saves and tokens >= worth_a_file else tokens

@@ -6,6 +6,7 @@ Must not know: dialects, requests, schedulers.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -18,15 +19,17 @@ from shared.kv.live.start import Start
 from shared.kv.store.outcomes import Saved
 from shared.session import CancelCheck, Progress, Synced
 
-# Tokens of one step while nobody else waits for the engine.
+# Tokens of one piece of work while nobody else waits for the engine, and while another turn decodes.
 ALONE: Final = 4096
+BESIDE_OTHERS: Final = 256
+_FULL: Final = sys.maxsize
 
 
 class Prefill:
     """Brings the session of `start` to the end of its prompt.
 
-    `progress` counts the tokens behind the reused ones, first with 0 done. `quantum` is asked before each
-    step how many tokens it may have: fewer while other turns are decoding.
+    `progress` counts the tokens behind the reused ones, first with 0 done. `quantum` is asked again and again
+    how many tokens a piece of work may have: fewer while other turns are decoding.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Prefill:
         self._cancelled = cancelled
         self._quantum = quantum
         self._saved_bytes = start.saved.bytes if start.saved is not None else 0
+        self._spent = 0  # tokens of the present piece of work
 
     def run(self) -> Synced:
         """All steps at once. Raises as `steps`."""
@@ -70,10 +74,10 @@ class Prefill:
         return ReuseReport(start.source, start.slot.number, reused, evaluated, self._saved_bytes, file)
 
     def steps(self) -> Iterator[None]:
-        """One bounded piece of work for each item; other turns may work in between.
+        """Yields between bounded pieces of work, so that other turns may work in between.
 
-        Raises Cancelled (what is done stays, and is found again), ContextFullError, EngineFault: then tell
-        `Slots.failed`.
+        A piece goes on over a stop if what follows still fits. Raises Cancelled (what is done stays, and is
+        found again), ContextFullError, EngineFault: then tell `Slots.failed`.
         """
         counter, specials, settings = self._slot.counter, self._slots.tokenizer.specials, self._slots.settings
         cold = cold_length(self._tokens, self.start.reused, specials, settings)
@@ -85,7 +89,6 @@ class Prefill:
             for stop in plan_stops(self._tokens, self.start.reused, cold, specials, settings):
                 yield from self._sync(stop.position)
                 self._duties(stop, cold)
-                yield
         finally:
             # Without effect once the cold save is made.
             counter.restore()
@@ -96,10 +99,14 @@ class Prefill:
             quantum = max(1, self._quantum())
             base = self._session.position
             target = min(end, base - base % quantum + quantum)
+            if self._spent and self._spent + target - base > quantum:
+                yield
+                self._spent = 0
+                continue
             self._session.sync(self._tokens[:target], self._step_progress(base), quantum, self._cancelled)
+            self._spent += target - base
             if target >= end:
                 return
-            yield
 
     def _step_progress(self, base: int) -> Progress:
         def tell(done: int, total: int) -> None:
@@ -147,3 +154,5 @@ class Prefill:
         self._saved_bytes += saved.bytes
         if saved.stored:
             self.secured = self._session.position
+            # A whole state was copied: that was a piece of work by itself.
+            self._spent = _FULL

@@ -13,9 +13,10 @@ from shared.errors import ContextFullError, EngineFault, LiveStateLost
 from shared.kv.files.cache_file import CacheFile
 from shared.kv.files.header import Reason
 from shared.kv.live.checkpoints import DEFAULT_CHECKPOINT_BYTES, CheckpointBudget
-from shared.kv.live.choice import StoredPrefix, Way, choose
+from shared.kv.live.choice import StoredPrefix, Way, choose, discard_price
 from shared.kv.live.control_tokens import ControlTokens
 from shared.kv.live.disk_match import Refusals, hidden_kind, resume_offset
+from shared.kv.live.prefill_plan import plan_stops
 from shared.kv.live.prompt import Prompt
 from shared.kv.live.slot import LiveSlot, Reuse
 from shared.kv.live.start import Start
@@ -23,6 +24,7 @@ from shared.kv.live.tool_memory import ToolMemory
 from shared.kv.store.outcomes import Saved
 from shared.kv.store.policy import ContinuedCounter, StoreSettings
 from shared.kv.store.store import KvStore
+from shared.prefix import common_prefix
 from shared.session import Session
 from shared.text.tokenizer import Tokenizer
 
@@ -95,6 +97,23 @@ class Slots:
         """Whether a live answer made all of `calls`. Any thread may ask; the answer may change at once."""
         return any(slot.calls.issuperset(calls) for slot in self.slots)
 
+    def spared_after(self, prompt: Prompt, other: Prompt) -> int:
+        """Tokens of work that `prompt` is spared if it waits for the turn of `other`, which is in work, and
+        goes on from what both begin with, instead of taking a free slot now; 0 or less if it had better not.
+
+        Reckons with the points that a turn leaves behind, and with what of `other` would have to go. Raises
+        RuntimeError if no slot is free.
+        """
+        common = common_prefix(prompt.tokens, other.tokens)
+        stops = plan_stops(other.tokens, 0, None, self.tokenizer.specials, self.settings)
+        shared = max((stop.position for stop in stops if stop.position <= common and stop.kind), default=0)
+        if not shared:
+            return 0
+        cost = discard_price(
+            len(other.tokens) - shared, worth_a_file=self.settings.min_tokens, saves=self._saves
+        )
+        return self._way(prompt)[0].cost - (len(prompt.tokens) - shared) - cost
+
     def release(self, slot: LiveSlot) -> None:
         """The turn on `slot` is over, however it ended; its state stays for the next one."""
         slot.busy = False
@@ -160,6 +179,22 @@ class Slots:
                 self._occupy(slot)
                 return self._from_memory(slot, reuse, None)
         raise LiveStateLost
+
+    @property
+    def _saves(self) -> bool:
+        return self._store is not None and not self._store.read_only
+
+    def _way(self, prompt: Prompt) -> tuple[Way, list[CacheFile]]:
+        """The best way to `prompt` from what is free and what is on disk, and the files that hold a part of
+        it. Changes nothing."""
+        free = [slot for slot in self.slots if not slot.busy]
+        if not free:
+            raise RuntimeError("every slot is in use: release one before the next turn begins")
+        reuses = [slot.look(prompt) for slot in free]
+        files = self._candidates(prompt, free[0].session.context, max(reuse.offset for reuse in reuses))
+        stored = self._stored_prefix(files[0], prompt) if files else None
+        way = choose(free, reuses, stored, worth_a_file=self.settings.min_tokens, saves=self._saves)
+        return way, files
 
     def _candidates(self, prompt: Prompt, context: int, live_bytes: int) -> list[CacheFile]:
         if self._store is None:

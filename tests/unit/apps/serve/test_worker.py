@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from apps.serve.api.context import ServerContext
-from apps.serve.errors import STOPPING
+from apps.serve.errors import STOPPING, Refused
 from apps.serve.jobs import EventChannel, Failed, Job
 from apps.serve.log import ServerLog
 from apps.serve.middleware import InFlight
@@ -19,7 +19,6 @@ from apps.serve.settings import ServerSettings
 from apps.serve.trace import ServerTrace
 from apps.serve.worker import InferenceWorker
 from apps.trace import TraceFile
-from shared.errors import RequestError
 from shared.scripted.engine import ScriptedEngine
 from shared.scripted.script_file import parse_script
 
@@ -45,9 +44,9 @@ def test_a_job_that_comes_too_late_fails_and_the_next_is_refused() -> None:
         context.worker.stop(0)
         context.worker.submit(job)
         assert await job.channel.next(5) == [Failed(STOPPING)]
-        with pytest.raises(RequestError) as refused:
+        with pytest.raises(Refused) as refused:
             context.job(turn)
-        assert refused.value.status == 503
+        assert refused.value.failure.status == 503
 
     asyncio.run(submit())
 

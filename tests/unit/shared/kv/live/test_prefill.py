@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,15 +154,29 @@ class TestSaves:
 
 
 class TestSteps:
-    def test_one_step_for_each_stretch(self, talk: LiveTalk) -> None:
+    def test_pieces_end_at_multiples_of_their_size_and_go_on_over_a_stop(self, talk: LiveTalk) -> None:
         prompt = talk.prompt(LONG)
         start = talk.slots.begin(prompt)
         session = start.slot.session
         prefill = Prefill(talk.slots, start, quantum=lambda: 1000 if session.position >= 1024 else 256)
         seen = [session.position for _ in prefill.steps()]
-        anchor = prompt.tokens.index(talk.tokenizer.specials.user)
         count = len(prompt.tokens)
-        assert seen == [anchor, 256, 512, 768, 1024, 2000, count - 1, count]
+        assert prompt.tokens.index(talk.tokenizer.specials.user) < 256
+        assert seen == [256, 512, 768, 1024, 2000]
+        assert session.position == count
+
+    def test_no_piece_has_more_than_its_quantum(self, talk: LiveTalk) -> None:
+        turns = [Message("user" if i % 2 == 0 else "assistant", "word " * (7 * i)) for i in range(9)]
+        start = talk.slots.begin(talk.prompt([SYSTEM, *turns]))
+        prefill = Prefill(talk.slots, start, quantum=lambda: 100)
+        seen = [0, *(start.slot.session.position for _ in prefill.steps()), len(start.tokens)]
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= 100
+
+    def test_a_save_ends_a_piece(self, talks: TalkMaker, tmp_path: Path) -> None:
+        talk = talks(folder=tmp_path)
+        start = talk.slots.begin(talk.prompt([Message("user", "word " * 220)]))
+        seen = [start.slot.session.position for _ in Prefill(talk.slots, start).steps()]
+        assert seen == [1024]
 
     def test_progress_counts_what_is_new(self, talk: LiveTalk) -> None:
         prompt = talk.prompt(LONG)
