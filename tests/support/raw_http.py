@@ -15,10 +15,12 @@ def chat_body(content: str = "hello", **fields: Any) -> dict[str, Any]:
     return {"model": "deepseek-chat", "messages": [{"role": "user", "content": content}]} | fields
 
 
-def send_chat(server: RunningServer, body: dict[str, Any]) -> socket.socket:
+def send_chat(
+    server: RunningServer, body: dict[str, Any], path: str = "/v1/chat/completions"
+) -> socket.socket:
     """A raw connection with one request on its way, so that a test can leave at any time."""
     data = json.dumps(body).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
     connection = socket.create_connection(server.address, timeout=5)
     connection.sendall(head.encode() + data)
     return connection
