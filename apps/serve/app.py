@@ -21,6 +21,7 @@ from apps.serve.api.messages import count_tokens, messages
 from apps.serve.api.metrics import metrics
 from apps.serve.api.models import get_model, list_models
 from apps.serve.api.page import chat_page
+from apps.serve.api.responses import responses
 from apps.serve.api.tokens import detokenize, tokenize
 from apps.serve.body import BodyLimit
 from apps.serve.cors import CrossOrigin
@@ -41,19 +42,20 @@ def create_app(
     in_flight = InFlight()
     worker.metrics.watch(ServerGauges(worker, in_flight))
     routes = [
-            Route("/", chat_page),
-            Route("/health", health),
-            Route("/ready", ready),
-            Route("/metrics", metrics),
-            Route("/v1/models", list_models),
-            Route("/v1/models/{model:path}", get_model),
-            Route("/v1/chat/completions", chat_completions, methods=["POST"]),
-            Route("/v1/completions", completions, methods=["POST"]),
-            Route("/v1/messages", messages, methods=["POST"]),
-            Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
-            Route("/v1/tokenize", tokenize, methods=["POST"]),
-            Route("/v1/detokenize", detokenize, methods=["POST"]),
-            Route("/v1/embeddings", embeddings, methods=["POST"]),
+        Route("/", chat_page),
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", metrics),
+        Route("/v1/models", list_models),
+        Route("/v1/models/{model:path}", get_model),
+        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/responses", responses, methods=["POST"]),
+        Route("/v1/messages", messages, methods=["POST"]),
+        Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
+        Route("/v1/tokenize", tokenize, methods=["POST"]),
+        Route("/v1/detokenize", detokenize, methods=["POST"]),
+        Route("/v1/embeddings", embeddings, methods=["POST"]),
     ]
     app = Starlette(
         routes=routes,

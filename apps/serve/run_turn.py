@@ -21,7 +21,7 @@ from apps.serve.remember import Answer, remember_answer
 from apps.serve.retry import retry_suffix
 from apps.serve.trace import ServerTrace
 from apps.serve.turn_log import TurnLog
-from shared.errors import Cancelled, ContextFullError, Ds4Error
+from shared.errors import Cancelled, ContextFullError, Ds4Error, LiveStateLost
 from shared.generate import Generation
 from shared.kv.live.prefill import Prefill
 from shared.kv.live.slots import Slots
@@ -107,6 +107,9 @@ class TurnRun:
         except ContextFullError as error:
             self._end(f"refused: {error}")
             self.job.fail(Failure.of(error, param=self._request.ask.input_field))
+        except LiveStateLost as error:
+            self._end(f"refused: {error}")
+            self.job.fail(Failure(409, str(error), param=self._request.ask.input_field))
         except Ds4Error as error:
             phase = self.job.phase.value
             self._log.failed(describe(error))
@@ -120,7 +123,8 @@ class TurnRun:
         return False
 
     def _steps(self) -> Iterator[None]:
-        """The whole turn. Raises Cancelled, ContextFullError, EngineFault; then it has to be ended."""
+        """The whole turn. Raises Cancelled, ContextFullError, LiveStateLost, EngineFault; then it has to be
+        ended."""
         self.job.phase = JobPhase.PREFILL
         began = time.monotonic()
         start, usage = yield from self._prefill_or_start_over()
@@ -274,7 +278,7 @@ class TurnRun:
         return True
 
     def _finish(self, start: Start, turn: Turn, generation: Generation, prefilled: Usage) -> None:
-        answer = Answer(self._request, turn, generation, self._retried)
+        answer = Answer(self._request, start.prompt, turn, generation, self._retried)
         memory = self._tools.tool_memory if self._tools.exact_replay else None
         replayed = remember_answer(answer, start.slot, memory)
         self._release(start)

@@ -1,4 +1,7 @@
-"""The log lines of one turn. Owns their wording: people grep for these fields. Spec: chat §7.3."""
+"""The log lines of one turn. Owns their wording: people grep for these fields. Spec: chat §7.3.
+
+Several turns are in work at once, so every line ends with its turn's slot and request.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +36,28 @@ class TurnLog:
         self._prefill_seconds = 0.0
         self._prompt = self._cached = self._generated = 0
         self._source: Source = "miss"
-        tools = " TOOLS" if job.request.ask.tools is not None else ""
+        self._slot: int | None = None  # until it is known
         self._kind = job.request.ask.kind
-        self._flags = tools
+        self._flags = " RESPPROTO" if self._kind == "responses" else ""
+        self._flags += " TOOLS" if job.request.ask.tools is not None else ""
 
     def prompt_start(self, start: Start) -> None:
         self._prompt, self._cached, self._source = len(start.tokens), start.reused, start.source
-        self._log.line(f"{self._head()} prompt start", LogKind.PREFILL)
+        self._slot = start.slot.number
+        self._line(f"{self._head()} prompt start", LogKind.PREFILL)
         if self._job.request.ask.note is not None:
-            self._log.warning(self._job.request.ask.note)
-        if start.source in ("thinking-visible", "memory-text", "memory-checkpoint"):
+            self._line(self._job.request.ask.note, LogKind.WARNING)
+        if start.source not in ("memory-token", "disk-text", "miss"):
             kind, _, match = start.source.partition("-")
-            self._log.line(
-                f"{kind} live continuation match={match} cached={self._cached} prompt={self._prompt}",
+            tail = self._job.request.prompt.tail
+            ids = f" ids={len(tail.calls)}" if tail is not None and start.source == tail.source else ""
+            self._line(
+                f"{kind} live continuation match={match}{ids} cached={self._cached} prompt={self._prompt}",
                 LogKind.CACHE,
             )
 
     def live_miss(self, match: LiveMatch) -> None:
-        self._log.line(
+        self._line(
             f"live kv cache miss live={match.live} prompt={match.prompt} common={match.common} "
             f"reason={match.reason}",
             LogKind.CACHE,
@@ -65,7 +72,7 @@ class TurnLog:
         if 0 < done < total:
             chunk = _rate(done - self._marked_tokens, now - self._mark)
             spent = now - self._started
-            self._log.line(
+            self._line(
                 f"{self._head()} prefill chunk {done}/{total} ({100 * done / total:.1f}%) "
                 f"chunk={chunk} t/s avg={_rate(done, spent)} t/s {spent:.3f}s",
                 LogKind.PREFILL,
@@ -74,17 +81,15 @@ class TurnLog:
 
     def reuse(self, report: ReuseReport) -> None:
         """What became of the prompt's beginning."""
-        self._log.line(str(report), LogKind.CACHE)
+        self._log.line(f"{report} req={self._job.request.id}", LogKind.CACHE)
 
     def starts_over(self, file: str, reason: str) -> None:
         """The state of a cache file broke the engine; the turn begins again without it."""
-        self._log.warning(
-            f'{self._head()} starts over without file={file} error="{reason}" req={self._job.request.id}'
-        )
+        self._line(f'{self._head()} starts over without file={file} error="{reason}"', LogKind.WARNING)
 
     def prompt_done(self) -> None:
         self._prefill_seconds = time.monotonic() - self._started
-        self._log.line(f"{self._head()} prompt done {self._prefill_seconds:.3f}s", LogKind.PREFILL)
+        self._line(f"{self._head()} prompt done {self._prefill_seconds:.3f}s", LogKind.PREFILL)
         self._metrics.prefilled(
             self._source,
             self._prompt - self._cached,
@@ -96,7 +101,7 @@ class TurnLog:
 
     def restart(self) -> None:
         """A second attempt begins."""
-        self._log.warning(f"{self._head()} tool call could not be read: asking the model again")
+        self._line(f"{self._head()} tool call could not be read: asking the model again", LogKind.WARNING)
         self._restart_decode()
 
     def token(self, generation: Generation, turn: Turn) -> None:
@@ -106,7 +111,7 @@ class TurnLog:
             now = time.monotonic()
             chunk = _rate(count - self._marked_tokens, now - self._mark)
             spent = now - self._decode_started
-            self._log.line(
+            self._line(
                 f"{self._head()} gen={count}{_state(turn)} decoding chunk={chunk} t/s "
                 f"avg={_rate(count, spent)} t/s {spent:.3f}s",
                 LogKind.GENERATION,
@@ -116,7 +121,7 @@ class TurnLog:
     def calls(self, calls: Sequence[ToolCall], *, raw: bool) -> None:
         ids = ",".join(call.id for call in calls)
         names = ",".join(call.name[:64] for call in calls)
-        self._log.line(
+        self._line(
             f"tool calls ctx={self._span()} n={len(calls)} raw_dsml={int(raw)} ids=[{ids}] names=[{names}]",
             LogKind.TOOLS,
         )
@@ -129,12 +134,12 @@ class TurnLog:
         self._metrics.turn_finished(
             self._kind, finished.finish_reason, finished.usage, now - self._decode_started
         )
-        self._log.line(
+        self._line(
             f"{self._head()} gen={generated} source={self._source} prefilled={prefilled} "
             f"prefill={_rate(prefilled, self._prefill_seconds)} t/s "
             f"decode={_rate(generated, now - self._decode_started)} t/s saved={saved_bytes / _MIB:.2f} MiB "
             f"queued={self._started - self._job.created:.3f}s finish={finished.finish_reason} "
-            f"{now - self._job.created:.3f}s req={self._job.request.id}",
+            f"{now - self._job.created:.3f}s",
             LogKind.GENERATION,
             **self._facts(finished.finish_reason),
             prompt_tokens=self._prompt,
@@ -150,8 +155,8 @@ class TurnLog:
 
     def cancelled(self) -> None:
         self._metrics.turn_broken_off(self._kind, "cancelled", self._generated)
-        self._log.line(
-            f"{self._head()} cancelled during {self._phase()} req={self._job.request.id}",
+        self._line(
+            f"{self._head()} cancelled during {self._phase()}",
             LogKind.PLAIN,
             **self._facts("cancelled"),
             generated_tokens=self._generated,
@@ -159,14 +164,20 @@ class TurnLog:
 
     def failed(self, reason: str) -> None:
         self._metrics.turn_broken_off(self._kind, "error", self._generated)
-        self._log.error(
-            f'{self._head()} finish=error error="{reason}" req={self._job.request.id}',
+        self._line(
+            f'{self._head()} finish=error error="{reason}"',
+            LogKind.ERROR,
             **self._facts("error"),
             error=reason,
         )
 
     def _facts(self, finish: str) -> dict[str, LogFact]:
-        return {"request": self._job.request.id, "endpoint": self._kind, "finish": finish}
+        slot: dict[str, LogFact] = {} if self._slot is None else {"slot": self._slot}
+        return {"request": self._job.request.id, "endpoint": self._kind, "finish": finish} | slot
+
+    def _line(self, text: str, kind: LogKind, **facts: LogFact) -> None:
+        slot = "" if self._slot is None else f" slot={self._slot}"
+        self._log.line(f"{text}{slot} req={self._job.request.id}", kind, **facts)
 
     def _restart_decode(self) -> None:
         self._decode_started = self._mark = time.monotonic()

@@ -7,7 +7,7 @@ cancels and listens. Knows no HTTP.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 
 from apps.serve.errors import Failure
@@ -55,6 +55,7 @@ class InferenceWorker:
         self._open_error: BaseException | None = None
         self._facts: ModelFacts | None = None
         self._store: KvStore | None = None
+        self._slots: Slots | None = None
         self._thread = threading.Thread(target=self._main, name="inference", daemon=True)
 
     @property
@@ -86,6 +87,10 @@ class InferenceWorker:
     def busy(self) -> bool:
         """A job is in work."""
         return self._queue.running > 0
+
+    def knows_calls(self, calls: Collection[str]) -> bool:
+        """Whether a live answer made all of `calls`; the answer may change at once."""
+        return self._slots is not None and self._slots.knows_calls(calls)
 
     def start(self) -> ModelFacts:
         """Open engine, store and sessions; returns when they are ready. Raises what opening raised."""
@@ -151,7 +156,7 @@ class InferenceWorker:
 
     def _ready(self, engine: Engine, live: Live) -> None:
         """Let other threads know what they may ask about."""
-        self._store = live.store
+        self._store, self._slots = live.store, live.slots
         self._facts = ModelFacts(
             name=engine.name,
             id=_MODEL_IDS.get(engine.model_id, _MODEL_IDS[0]),

@@ -15,6 +15,7 @@ from apps.serve.log import ServerLog
 from apps.serve.middleware import InFlight
 from apps.serve.schema.request_models import skipped_fields
 from apps.serve.settings import ServerSettings
+from apps.serve.tool_results import check_results
 from apps.serve.turn_request import Ask, ModelFacts, TurnRequest, prepare, render
 from apps.serve.worker import InferenceWorker
 from shared.kv.live.prompt import Prompt
@@ -49,9 +50,12 @@ class ServerContext:
         return render(ask, self.model, self.settings, worker.tool_memory, worker.store)[0]
 
     def prepare(self, ask: Ask, request_id: str, body: bytes) -> TurnRequest:
-        """Render and tokenise; may take long, so not for the event loop's thread."""
+        """Render and tokenise; may take long, so not for the event loop's thread. Raises RequestError for
+        results of tools whose calls nobody knows."""
         traced = body if self.worker.trace is not None else None
         worker = self.worker
+        if ask.binds_calls:
+            check_results(ask.messages, worker.knows_calls, field=ask.input_field)
         return prepare(ask, request_id, self.model, self.settings, worker.tool_memory, traced, worker.store)
 
     def job(self, turn: TurnRequest) -> Job:

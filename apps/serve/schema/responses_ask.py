@@ -17,6 +17,8 @@ from apps.serve.schema.turn_options import SamplingFields, generation_settings, 
 from apps.serve.settings import ServerSettings
 from apps.serve.thinking import ThinkingControls
 from apps.serve.turn_request import Ask, ModelFacts
+from shared.errors import RequestError
+from shared.text.effort import Effort
 from shared.text.messages import Message
 
 
@@ -33,8 +35,7 @@ def parse_responses(body: dict[str, Any], model: ModelFacts, settings: ServerSet
     """What is asked of the model. Raises RequestError for anything the endpoint does not do."""
     request = validate(ResponsesRequest, body)
     request.refuse_unsupported()
-    controls = ThinkingControls.of_effort(request.effort)
-    effort, note = turn_effort(controls, request.model, model, settings)
+    effort, note = _effort(request, model, settings)
     choice = responses_tool_choice(request.tool_choice)
     results = (item for item in request.input if isinstance(item, ResultItem))
     found = [tool for result in results for tool in result.tools or ()]
@@ -59,6 +60,15 @@ def parse_responses(body: dict[str, Any], model: ModelFacts, settings: ServerSet
         wires=tools.wires,
         sent_choice="auto" if request.tool_choice is None else request.tool_choice,
     )
+
+
+def _effort(
+    request: ResponsesRequest, model: ModelFacts, settings: ServerSettings
+) -> tuple[Effort, str | None]:
+    try:
+        return turn_effort(ThinkingControls.of_effort(request.effort), request.model, model, settings)
+    except RequestError as error:
+        raise RequestError(str(error), param="reasoning") from None
 
 
 def _messages(request: ResponsesRequest) -> list[Message]:
