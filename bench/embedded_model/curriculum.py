@@ -1,0 +1,85 @@
+"""What is trained on when: short and near first, long and far later."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from bench.embedded_model.conversation import Mixture
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Until so many tokens have been seen: shares of sequence lengths, mixtures, and the model's manner.
+
+    Early steps are small: there is more to gain from many of them than from exact gradients."""
+
+    name: str
+    until: float  # millions of tokens
+    lengths: tuple[tuple[int, float], ...]
+    step: int  # tokens of one step, about
+    short: Mixture  # of sequences under LONG tokens
+    long: Mixture
+    teaching: bool = False  # the indexer learns
+    choosing: bool = False  # and is obeyed
+    rounded: bool = False  # cached rows are rounded as in the engine
+
+
+LONG = 700
+
+STAGES = (
+    Stage(
+        "near",
+        2.0,
+        ((256, 0.8), (1024, 0.2)),
+        2048,
+        short=Mixture(engine=2, numbers=3, recall=4, tools=0, longest_repeat=24),
+        long=Mixture(engine=0, numbers=1, recall=2, tools=7, longest_repeat=40),
+    ),
+    Stage(
+        "middle",
+        6.0,
+        ((256, 0.45), (512, 0.2), (1024, 0.25), (2048, 0.1)),
+        4096,
+        short=Mixture(engine=3, numbers=3, recall=3, tools=0, longest_repeat=14),
+        long=Mixture(engine=0, numbers=0, recall=4, tools=5),
+        teaching=True,
+    ),
+    Stage(
+        "far",
+        12.0,
+        ((256, 0.35), (768, 0.3), (2048, 0.2), (4096, 0.15)),
+        6144,
+        short=Mixture(engine=4, numbers=3, recall=2, tools=0),
+        long=Mixture(engine=0, numbers=0, recall=5, tools=4),
+        teaching=True,
+        choosing=True,
+    ),
+    Stage(
+        "as the engine sees it",
+        1e9,
+        ((256, 0.35), (768, 0.3), (2048, 0.15), (6144, 0.2)),
+        6144,
+        short=Mixture(engine=4, numbers=3, recall=2, tools=0),
+        long=Mixture(engine=0, numbers=0, recall=5, tools=4),
+        teaching=True,
+        choosing=True,
+        rounded=True,
+    ),
+)
+
+
+def stage_at(tokens: int) -> Stage:
+    """The stage after `tokens` tokens."""
+    return next(stage for stage in STAGES if tokens < stage.until * 1e6)
+
+
+def draw_length(source: random.Random, stage: Stage) -> int:
+    """A sequence length for one step."""
+    lengths, shares = zip(*stage.lengths, strict=True)
+    return int(source.choices(lengths, shares)[0])
+
+
+def mixture_for(stage: Stage, length: int) -> Mixture:
+    """What sequences of this length are made of."""
+    return stage.long if length >= LONG else stage.short

@@ -1,0 +1,147 @@
+"""Tools with JSON schemas, requests that need one of them, and answers that use what the tool gave back.
+
+Tool and parameter names are two words joined, so there are many; each belongs to one side of the split.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from bench.embedded_model.exchange import Exchange
+from bench.embedded_model.names import name
+from bench.embedded_model.prose import thing
+from bench.embedded_model.split import Split, split_of
+
+VERBS = (
+    *("find", "open", "close", "book", "send", "read", "write", "delete", "start", "stop", "move", "rename"),
+    *("check", "count", "order", "cancel", "print", "update", "search", "share"),
+)
+OBJECTS = (
+    *("ticket", "room", "file", "letter", "recipe", "table", "car", "invoice", "meeting", "picture", "song"),
+    *("report", "message", "door", "alarm", "package", "note", "task", "account", "photo"),
+)
+QUALITIES = ("new", "first", "last", "main", "old", "guest", "start", "end", "total", "max")
+TEXT_KINDS = ("name", "city", "title", "colour", "path", "target", "owner", "street")
+NUMBER_KINDS = ("number", "size", "amount", "floor", "price", "level")
+
+_REQUESTS = {
+    Split.TRAIN: (
+        "{Verb} the {object} with {values}.",
+        "Please {verb} a {object}: {values}.",
+        "I want to {verb} the {object}, {values}.",
+        "{Verb} a {object} with {values}",
+        "Can you {verb} the {object} with {values}?",
+        "{Verb} this {object}: {values}",
+    ),
+    Split.HELD_OUT: (
+        "It is time to {verb} one {object}. Use {values}.",
+        "My {object}: {verb} it, {values}.",
+        "Would you {verb} my {object} for me, {values}?",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter as the schema declares it; the words of its name, joined by a blank, are what users say."""
+
+    name: str
+    number: bool
+
+    @property
+    def words(self) -> str:
+        return self.name.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool `verb_object` with its parameters, all of them required."""
+
+    verb: str
+    thing: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.verb}_{self.thing}"
+
+    def schema(self) -> dict[str, Any]:
+        """The function object that a client sends."""
+        properties = {
+            parameter.name: {
+                "type": "integer" if parameter.number else "string",
+                "description": f"The {parameter.words}",
+            }
+            for parameter in self.parameters
+        }
+        return {
+            "name": self.name,
+            "description": f"{self.verb.capitalize()} a {self.thing}",
+            "parameters": {"type": "object", "properties": properties, "required": list(properties)},
+        }
+
+
+def tools(source: random.Random, split: Split, count: int) -> list[Tool]:
+    """`count` tools that differ in verb and object."""
+    made: list[Tool] = []
+    while len(made) < count:
+        verb, noun = source.choice(VERBS), source.choice(OBJECTS)
+        if split_of(f"{verb}_{noun}") is not split or any(
+            tool.verb == verb or tool.thing == noun for tool in made
+        ):
+            continue
+        made.append(Tool(verb, noun, _parameters(source, split)))
+    return made
+
+
+def request(source: random.Random, split: Split, offered: list[Tool]) -> Exchange:
+    """A request for one of the offered tools, the call, its result and what the model says of it."""
+    tool = source.choice(offered)
+    values = {parameter: _value(source, split, parameter) for parameter in tool.parameters}
+    spoken = [f"{parameter.words} {value}" for parameter, value in values.items()]
+    frame = source.choice(_REQUESTS[split])
+    question = frame.format(
+        verb=tool.verb,
+        Verb=tool.verb.capitalize(),
+        object=tool.thing,
+        values=" and ".join([", ".join(spoken[:-1]), spoken[-1]] if spoken[1:] else spoken),
+    )
+    outcome = _parameters(source, split)[0]
+    found = _value(source, split, outcome)
+    return Exchange(
+        "tools",
+        question,
+        f"I need the tool {tool.name}.",
+        "",
+        call=(tool.name, json.dumps({parameter.name: value for parameter, value in values.items()})),
+        result=json.dumps({outcome.name: found}),
+        last_thought="I have the result.",
+        last_answer=f"The {outcome.words} is {found}.",
+    )
+
+
+def _parameters(source: random.Random, split: Split) -> tuple[Parameter, ...]:
+    wanted = source.choice((1, 1, 2, 2, 3))
+    found: dict[str, Parameter] = {}
+    while len(found) < wanted:
+        number = source.random() < 0.4
+        kind = source.choice(NUMBER_KINDS if number else TEXT_KINDS)
+        if kind in found:
+            continue
+        named = f"{source.choice(QUALITIES)}_{kind}"
+        if split_of(named) is split:
+            found[kind] = Parameter(named, number)
+    return tuple(found.values())
+
+
+def _value(source: random.Random, split: Split, parameter: Parameter) -> str | int:
+    if parameter.number:
+        return source.randint(1, 99)
+    if parameter.name.endswith("path"):
+        return name(source, split).lower() + source.choice((".txt", ".md", ".py"))
+    if parameter.name.endswith("colour"):
+        return thing(source)
+    return name(source, split)
