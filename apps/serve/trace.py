@@ -1,7 +1,7 @@
 """`ds4 serve --trace FILE`: what each turn was sent, what of it was reused, and what the model wrote.
 
-Runs on the inference thread, one turn after the other, and writes as things happen, so that the file tells
-how far a turn came that never ended. Spec: chat §7.2. Knows no dialect and no HTTP.
+Runs on the inference thread and writes as things happen, so that the file tells how far a turn came that
+never ended; of several in work, the one that began first. Spec: chat §7.2. Knows no dialect and no HTTP.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 
 from apps.serve import trace_sections as sections
 from apps.serve.live_match import LiveMatch
+from apps.serve.trace_pages import Page, Pages
 from apps.serve.turn_request import TurnRequest
 from apps.trace import TraceFile
 from shared.generate import Generation
@@ -48,6 +49,7 @@ class ServerTrace:
         self._now = now
         self._clock = clock
         self._numbers = itertools.count(1)
+        self._pages = Pages(file)
 
     @property
     def active(self) -> bool:
@@ -58,7 +60,8 @@ class ServerTrace:
         """A turn starts; None once the file could not be written."""
         if not self.active:
             return None
-        return TurnTrace(self._file, next(self._numbers), request, tokenizer, self._now(), self._clock)
+        number = next(self._numbers)
+        return TurnTrace(self._pages.open(), number, request, tokenizer, self._now(), self._clock)
 
 
 class _Block(Enum):
@@ -84,14 +87,14 @@ class TurnTrace:
 
     def __init__(
         self,
-        file: TraceFile,
+        page: Page,
         number: int,
         request: TurnRequest,
         tokenizer: Tokenizer,
         now: datetime,
         clock: Callable[[], float],
     ) -> None:
-        self._file = file
+        self._page = page
         self._number = number
         self._request = request
         self._tokenizer = tokenizer
@@ -102,19 +105,19 @@ class TurnTrace:
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._line_open = False
         stamp = now.isoformat(sep=" ", timespec="milliseconds")
-        file.write(f"===== request {number} {stamp} req={request.id} =====\n{sections.settings(request)}")
+        page.write(f"===== request {number} {stamp} req={request.id} =====\n{sections.settings(request)}")
 
     def compared(self, match: LiveMatch, session: Session) -> None:
         """The prompt was compared with the live state, which is still as it was."""
-        self._file.write("--- cache decision ---\n" + sections.live_match(match, self._request))
+        self._page.write("--- cache decision ---\n" + sections.live_match(match, self._request))
         if match.reason == "token-mismatch":
             prompt = self._request.prompt.tokens
-            self._file.write(sections.windows(session.tokens, prompt, match.common, self._tokenizer))
+            self._page.write(sections.windows(session.tokens, prompt, match.common, self._tokenizer))
 
     def planned(self, start: Start) -> None:
         """It is decided what the turn goes on from."""
-        self._file.write(sections.reuse(start) + sections.prompts(self._request))
-        self._file.write("--- generated ---\n")
+        self._page.write(sections.reuse(start) + sections.prompts(self._request))
+        self._page.write("--- generated ---\n")
 
     def prefilled(self, synced: Synced) -> None:
         self._note(f"prefill done: {synced.reused} tokens reused, {synced.evaluated} computed")
@@ -137,13 +140,13 @@ class TurnTrace:
         """The attempt failed; the model is told so by `suffix` and tries again."""
         self._end_line()
         self._note("recovery: the tool call could not be read, the model is asked again")
-        self._file.write(sections.block("told", join(suffix)) + "--- generated again ---\n")
+        self._page.write(sections.block("told", join(suffix)) + "--- generated again ---\n")
         self._attempt = _Attempt()
 
     def finished(self, turn: Turn, generation: Generation) -> None:
         """The turn ended well."""
         self._end_line()
-        self._file.write(
+        self._page.write(
             sections.parsed(
                 turn,
                 generation,
@@ -158,13 +161,14 @@ class TurnTrace:
         """The turn is over: the end mark."""
         self._end_line()
         seconds = self._clock() - self._started
-        self._file.write(f"===== end of request {self._number}: {how}, {seconds:.3f} s =====\n\n")
+        self._page.write(f"===== end of request {self._number}: {how}, {seconds:.3f} s =====\n\n")
+        self._page.close()
 
     def _sampled(self, tokens: Sequence[int]) -> None:
         """A character that tokens share is written when it is whole."""
         text = self._decoder.decode(self._tokenizer.decode(tokens))
         if text:
-            self._file.write(text)
+            self._page.write(text)
             self._line_open = not text.endswith("\n")
 
     def _watch_block(self, turn: Turn, attempt: _Attempt) -> None:
@@ -183,12 +187,12 @@ class TurnTrace:
     def _note(self, text: str) -> None:
         """Something happened: on a line of its own among what the model writes."""
         start = "\n" if self._line_open else ""
-        self._file.write(f"{start}[{self._clock() - self._started:.3f} s: {text}]\n")
+        self._page.write(f"{start}[{self._clock() - self._started:.3f} s: {text}]\n")
         self._line_open = False
 
     def _end_line(self) -> None:
         tail = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         if tail or self._line_open:
-            self._file.write(tail + "\n")
+            self._page.write(tail + "\n")
         self._line_open = False

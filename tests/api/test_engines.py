@@ -111,7 +111,7 @@ def test_log_lines_that_people_grep_for() -> None:
         httpx.post(f"{server.url}/v1/chat/completions", json={})
         log = server.log
     prompt = reply.json()["usage"]["prompt_tokens"]
-    assert f"chat ctx=0..{prompt}:{prompt} prompt start\n" in log
+    assert f"chat ctx=0..{prompt}:{prompt} prompt start slot=0 req=req_" in log
     assert f"chat ctx=0..{prompt}:{prompt} prefill chunk 8/{prompt} (" in log
     assert f"chat ctx=0..{prompt}:{prompt} prompt done 0." in log
     (summary,) = [line for line in log.splitlines() if "finish=" in line]

@@ -168,10 +168,12 @@ def test_turns_are_numbered(tmp_path: Path) -> None:
     with TraceFile(path, say=pytest.fail) as file:
         trace = ServerTrace(file, now=_noon)
         for _ in range(2):
-            trace.begin(_request(), tokenizer())
+            turn = trace.begin(_request(), tokenizer())
+            assert turn is not None
+            turn.ended("finished")
     lines = path.read_text().splitlines()
     stamp = "2026-01-02 12:00:00.006+00:00"
-    headers = [line for line in lines if line.startswith("=====")]
+    headers = [line for line in lines if line.startswith("===== request")]
     assert headers == [f"===== request {number} {stamp} req=req =====" for number in (1, 2)]
     assert lines[1] == 'kind=chat model="m" stream=yes include_usage=no tools=0 think=high'
     assert lines[2].endswith('seed=random stop=["é"]')
