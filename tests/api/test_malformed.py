@@ -2,106 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import pytest
 
+from apps.serve.schema.request_models import REQUEST_MODELS
 from tests.support import turns
-from tests.support.api_server import serve_script
+from tests.support.api_server import RunningServer, serve_script
+from tests.support.wrong_requests import CHAT, GOOD, WrongRequest, odd_requests, wrong_requests
 
-_GOOD: dict[str, Any] = {"model": "deepseek-chat", "messages": [{"role": "user", "content": "hello"}]}
-_WRONG: dict[str, list[Any]] = {
-    "messages": [[], None, 5, "x", {}, [5], [None], [[]], [{"role": 5}], [{"content": 5}], [{"content": {}}]],
-    "model": [5, [], {}, True],
-    "stream": ["true", 1, [], {}],
-    "stream_options": [5, "x", [], {"include_usage": "yes"}],
-    "max_tokens": ["5", 1.5, [], {}, True],
-    "max_completion_tokens": ["5", -1.5],
-    "temperature": ["hot", [], {}, True],
-    "top_p": ["x", [], False],
-    "top_k": ["x", 1.5, []],
-    "min_p": ["x", []],
-    "seed": ["x", 1.5, []],
-    "stop": [5, {}, True],
-    "tools": [5, "x", {}, [5], [None], [{"type": "function"}], [{"type": "function", "function": 5}]],
-    "tool_choice": [5, [], True, "required", {"type": "function", "function": {"name": "gone"}}],
-    "think": [5, "x", []],
-    "reasoning_effort": [5, "ultra", [], "", "x" * 10_000],
-    "n": [0, 2, -1, "1", 1.5],
-    "logit_bias": [{"1": 5}, 5, []],
-    "logprobs": [1, "x", []],
-    "top_logprobs": [5, "x", -1, 21],
-    "presence_penalty": ["x", True, {}],
-    "frequency_penalty": ["1", []],
-    "response_format": [
-        *(5, "json", {}, {"type": 5}, {"type": []}, {"type": "grammar"}, {"type": "json_schema"}),
-        *({"type": "json_schema", "json_schema": schema} for schema in (5, [], {}, {"schema": 5})),
-        *(
-            {"type": "json_schema", "json_schema": {"schema": schema}}
-            for schema in (
-                {"type": 5},
-                {"type": "no-such"},
-                {"minLength": "é" * 100},
-                {"maximum": 10**400},
-                {"enum": []},
-                {"$ref": "#/nowhere"},
-                {"$ref": "https://example.com/schema"},
-                {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"},
-                {"pattern": "(" * 1000, "type": "string"},
-                {"properties": {"a": {"not": {}}}},
-            )
-        ),
-    ],
-}
-_MESSAGES: list[Any] = [
-    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-    {"role": "user", "content": [{"type": "input_audio"}]},
-    {"role": "user", "content": [{"type": 5}]},
-    {"role": "user", "content": [{"type": "text", "text": 5}]},
-    {"role": "user", "content": [5]},
-    {"role": "assistant", "tool_calls": 5},
-    {"role": "assistant", "tool_calls": [5]},
-    {"role": "assistant", "tool_calls": [{"id": 5}]},
-    {"role": "assistant", "tool_calls": [{"function": "f"}]},
-    {"role": "assistant", "tool_calls": [{"function": {"name": 5}}]},
-    {"role": "assistant", "reasoning_content": 5},
-    {"role": "tool", "tool_call_id": 5, "content": "x"},
-]
-_BYTES: list[bytes] = [
-    b"",
-    b" ",
-    b"{",
-    b"}",
-    b"[]",
-    b"null",
-    b"5",
-    b'"x"',
-    b"\xff\xfe",
-    b"\x00",
-    b"{'messages': []}",
-    b'{"messages": [}',
-    b'{"messages": NaN}',
-    b'{"temperature": Infinity, "messages": []}',
-    b'{"temperature": 1e999, "messages": [{"content": "x"}]}',
-    b'{"seed": ' + b"9" * 10_000 + b"}",
-    b'{"x":' + b"[" * 10_000 + b"0" + b"]" * 10_000 + b"}",
-    b'{"x":' * 10_000,
-    json.dumps(_GOOD).encode("utf-16"),
-    json.dumps(_GOOD).encode() + b"x",
-    json.dumps(_GOOD).encode()[:-1],
-]
-# Odd, but answerable: leniency is part of the contract.
-_TOLERATED: list[bytes] = [
-    b'{"messages": 5, "messages": [{"content": "x"}], "model": "deepseek-chat"}',
-    rb'{"messages": [{"content": "\ud800 \udfff"}], "model": "deepseek-chat"}',
-    b'{"messages": [{"content": "x"}], "seed": -' + b"9" * 400 + b"}",
-    b'{"messages": [{"content": "x"}], "max_tokens": ' + b"9" * 400 + b', "temperature": 0}',
-    b'{"messages": [{"content": "x", "role": "wizard"}], "unknown": {"a": [1]}, "top_k": 9999999999}',
-    b'{"messages": [{"content": "\\u0000"}], "top_p": -5, "min_p": 1e300, "temperature": 1e300}',
-    '{"messages": [{"content": "<｜User｜></think><｜end▁of▁sentence｜>"}]}'.encode(),
-]
+_GOOD = GOOD[CHAT]
 
 
 _ARGUMENTS: list[Any] = [
@@ -157,38 +71,77 @@ def _tool_history(name: str, arguments: Any) -> dict[str, Any]:
     }
 
 
-def _corpus() -> Iterator[bytes]:
-    for field, values in _WRONG.items():
-        for value in values:
-            yield json.dumps(_GOOD | {field: value}).encode()
-    for message in _MESSAGES:
-        yield json.dumps(_GOOD | {"messages": [message]}).encode()
-    yield json.dumps({"model": "m"}).encode()
-    yield json.dumps({"messages": [{"content": "x" * 10_000}]}).encode()
-    yield from _BYTES
+def _send(client: httpx.Client, request: WrongRequest) -> httpx.Response:
+    return client.request(request.method, request.path, content=request.body, headers=list(request.headers))
 
 
-def test_the_corpus_gets_4xx_in_shape_and_the_next_request_works() -> None:
-    corpus = list(_corpus())
-    assert len(corpus) >= 100
+def _check_refusal(request: WrongRequest, reply: httpx.Response) -> None:
+    """The error is in the shape of the endpoint's family, short, and in one line."""
+    body = reply.json()
+    error = body["error"]
+    if request.path.startswith("/v1/messages"):
+        assert body["type"] == "error", request
+        assert error["type"].endswith("_error"), request
+    else:
+        assert error["type"] == "invalid_request_error", request
+        assert {"message", "type", "param", "code"} <= error.keys(), request
+    assert error["message"], request
+    assert "\n" not in error["message"], request
+    assert len(error["message"]) < 500, request
+    assert reply.headers["x-request-id"], request
+
+
+def _ways(requests: list[WrongRequest]) -> dict[str, int]:
+    """How many requests there are for each path."""
+    return Counter(request.path for request in requests)
+
+
+def test_wrong_requests_get_4xx_in_shape_and_the_next_request_works(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    corpus = list(wrong_requests())
+    assert len(set(corpus)) >= 300
+    assert all(_ways(corpus)[path] >= 50 for path in REQUEST_MODELS)
+    with _serving() as (server, client):
+        for request in corpus:
+            reply = _send(client, request)
+            assert 400 <= reply.status_code < 500, (str(request), reply.text)
+            _check_refusal(request, reply)
+        for path, body in GOOD.items():
+            assert client.post(path, json=body).status_code == 200, path
+        assert not server.worker.busy
+    _check_quiet(server, capfd)
+
+
+def test_odd_requests_are_answered_or_refused_in_shape(capfd: pytest.CaptureFixture[str]) -> None:
+    corpus = list(odd_requests())
+    assert len(set(corpus)) >= 300
+    with _serving() as (server, client):
+        for request in corpus:
+            reply = _send(client, request)
+            assert reply.status_code < 500, (str(request), reply.text)
+            if reply.status_code != 200:
+                _check_refusal(request, reply)
+        for path, body in GOOD.items():
+            assert client.post(path, json=body).status_code == 200, path
+    _check_quiet(server, capfd)
+
+
+@contextmanager
+def _serving() -> Iterator[tuple[RunningServer, httpx.Client]]:
     with (
         serve_script({"turns": [{"pieces": ["ok"]}]}) as server,
-        httpx.Client(base_url=f"{server.url}/v1") as client,
+        httpx.Client(base_url=server.url, timeout=60) as client,
     ):
-        for body in corpus:
-            reply = client.post("/chat/completions", content=body)
-            assert 400 <= reply.status_code < 500, (body[:200], reply.text)
-            error = reply.json()["error"]
-            assert error["type"] == "invalid_request_error"
-            assert error["message"]
-            assert "\n" not in error["message"]
-            assert len(error["message"]) < 500
-        for body in _TOLERATED:
-            reply = client.post("/chat/completions", content=body)
-            assert reply.status_code == 200, (body[:200], reply.text)
-        assert client.post("/chat/completions", json=_GOOD).status_code == 200
-    assert "error" not in server.log
-    assert "Traceback" not in server.log
+        yield server, client
+
+
+def _check_quiet(server: RunningServer, capfd: pytest.CaptureFixture[str]) -> None:
+    """A line for each refusal, and nothing that would alarm who reads the log."""
+    printed = capfd.readouterr()
+    for text in (server.log, printed.err, printed.out):
+        assert "Traceback" not in text
+        assert "error" not in text.replace("_error", "")
 
 
 def test_odd_tools_and_calls_are_answered() -> None:
