@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from shared.sampling import Sampling
 from shared.text.effort import Effort
+
+if TYPE_CHECKING:
+    from shared.sampling import Sampling
 
 # Instead of a session's id: the one that was saved last.
 NEWEST: Final = "newest"

@@ -98,7 +98,7 @@ def test_a_body_that_stalls_or_trickles_is_timed_out(server: RunningServer) -> N
         _post("Content-Length: x\r\n"),
         _post("Content-Length: 5\r\nContent-Length: 6\r\n", b"123456"),
         _post("X-Long: " + "x" * 1_000_000 + "\r\n"),
-        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /nothing HTTP/9.9\r\n\r\n",
         b"\x00\x01\x02\x03\r\n\r\n",
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -143,7 +143,9 @@ def test_unknown_routes_and_methods(server: RunningServer) -> None:
     assert missing.json()["error"]["message"] == "no such endpoint: GET /v1/nothing"
     assert httpx.get(f"{server.url}/v1/chat/completions").status_code == 405
     assert httpx.post(f"{server.url}/v1/messages", json={}).json()["type"] == "error"
-    assert httpx.head(f"{server.url}/").status_code == 404
+    assert httpx.head(f"{server.url}/nothing").status_code == 404
+    # A client that looks whether there is a server.
+    assert httpx.head(f"{server.url}/").status_code == 200
 
 
 def test_a_slash_too_many_is_no_redirect(server: RunningServer) -> None:
