@@ -168,6 +168,9 @@ class TurnRun:
             self._trace.compared(match, session)
         self._start = start = self._slots.begin(prompt)
         self._log.prompt_start(start)
+        bare = self._request.bare_calls
+        if bare and self._request.ask.kind == "responses" and not start.holds_answers:
+            self._log.bare_calls(bare)
         if start.source in ("miss", "disk-text") and match.live:
             self._log.live_miss(match)
         if self._trace is not None:

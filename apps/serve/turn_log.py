@@ -56,6 +56,13 @@ class TurnLog:
                 LogKind.CACHE,
             )
 
+    def bare_calls(self, count: int) -> None:
+        """The model will not see why it made so many of its calls."""
+        self._log.warning(
+            f"{self._head()} calls without reasoning={count}: it did not come back, and no state holds it "
+            f"req={self._job.request.id}"
+        )
+
     def live_miss(self, match: LiveMatch) -> None:
         self._line(
             f"live kv cache miss live={match.live} prompt={match.prompt} common={match.common} "

@@ -137,6 +137,15 @@ class TurnRequest:
         )
 
     @property
+    def bare_calls(self) -> int:
+        """Answers with calls for which the prompt of a thinking turn has no reasoning."""
+        if not self.thinking:
+            return 0
+        if self.replay is not None:
+            return self.replay.bare
+        return sum(bool(message.tool_calls) and not message.reasoning for message in self.ask.messages)
+
+    @property
     def client_sends_reasoning(self) -> bool:
         """This client sends the reasoning of old answers back, or did so at least once."""
         return any(message.role == "assistant" and message.reasoning for message in self.ask.messages)

@@ -103,8 +103,10 @@ class TestCodex:
         with serve_script(played, context=60_000) as server:
             _stream(server, _codex(1)["body"])
             answer = _stream(server, _codex(2)["body"])[-1]["response"]
+            log = server.log
         assert answer["status"] == "completed"
         assert _new(answer) < 600
+        assert log.count("calls without reasoning=1: it did not come back") == 1
 
 
 class TestContinuation:
@@ -152,6 +154,7 @@ class TestContinuation:
             items = [_user("look"), first["output"][-1], _result(first["output"])]
             assert _new(_ask(server, items)) == _RESULT_TOKENS
             assert "responses live continuation match=tool-output ids=1" in server.log
+            assert "without reasoning" not in server.log
 
     def test_results_alone_are_put_behind_the_live_answer(self) -> None:
         with serve_script(script("r</think>" + _call("ls"), "s</think>Done.")) as server:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shared.kv.files.cache_file import CacheFile
+from shared.kv.live.disk_match import hidden_kind
 from shared.kv.live.prompt import Prompt
 from shared.kv.live.slot import LiveSlot, MemorySource
 from shared.kv.store.outcomes import Saved
@@ -29,3 +30,10 @@ class Start:
     reused: int
     file: CacheFile | None = None
     saved: Saved | None = None
+
+    @property
+    def holds_answers(self) -> bool:
+        """The state is one that the earlier answers were made in, with what was hidden in them."""
+        if self.file is not None:
+            return bool(hidden_kind(self.file))
+        return self.source not in ("miss", "memory-checkpoint")

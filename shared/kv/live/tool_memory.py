@@ -51,12 +51,13 @@ class SampledTurn:
 class ReplayCounts:
     """How the assistant messages with calls of one history were rendered: blocks as they were sampled, from
     memory or from a disk cache, or written anew for want of `missing_ids` or because their ids belong to
-    different turns."""
+    different turns. `bare` of the latter have no reasoning."""
 
     mem: int = 0
     disk: int = 0
     canonical: int = 0
     missing_ids: int = 0
+    bare: int = 0
 
 
 class ToolMemory:
@@ -150,6 +151,7 @@ class ToolMemory:
         if turn is None:
             counts.canonical += 1
             counts.missing_ids += len(self.missing(ids))
+            counts.bare += not message.reasoning
             return message
         if turn.origin is Origin.RAM:
             counts.mem += 1

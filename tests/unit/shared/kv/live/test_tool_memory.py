@@ -39,8 +39,10 @@ def test_an_unknown_or_foreign_id_means_canonical_rendering() -> None:
     for ids, missing in ((["a", "x"], 1), (["a", "b"], 0), (["x", "y"], 2)):
         messages, counts = memory.replay([_assistant(*ids)])
         assert messages[0].raw_dsml is None, ids
-        assert counts == ReplayCounts(canonical=1, missing_ids=missing), ids
+        assert counts == ReplayCounts(canonical=1, missing_ids=missing, bare=1), ids
     assert memory.replay([_assistant()])[1] == ReplayCounts()
+    thought = memory.replay([_assistant("x", reasoning="mine")])[1]
+    assert thought == ReplayCounts(canonical=1, missing_ids=1)
 
 
 def test_the_least_recently_used_ids_leave_first() -> None:
@@ -154,7 +156,7 @@ def test_ids_of_one_block_may_come_from_memory_and_file() -> None:
     assert memory.replay([_assistant("a", "b")])[1] == ReplayCounts(mem=1)
     assert memory.replay([_assistant("b", "a")])[1] == ReplayCounts(disk=1)
     memory.adopt({"c": OTHER}, OTHER)
-    assert memory.replay([_assistant("a", "c")])[1] == ReplayCounts(canonical=1)
+    assert memory.replay([_assistant("a", "c")])[1] == ReplayCounts(canonical=1, bare=1)
 
 
 def test_the_same_call_twice_gets_back_the_reasoning_of_each_turn() -> None:
