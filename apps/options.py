@@ -250,14 +250,57 @@ SeedOption = Annotated[
         rich_help_panel=_SAMPLING,
     ),
 ]
+
+# What each switch of thinking says no to.
+_CONTRARY = {
+    "think": ("nothink",),
+    "think_max": ("nothink", "effort"),
+    "nothink": ("think", "think_max", "effort"),
+}
+
+
+def _unless_overruled(context: typer.Context, parameter: typer.CallbackParam, value: bool) -> bool:
+    """A switch that a variable or a file turned on gives way to a contrary one on the command line, whose
+    options are read first."""
+
+    def source(name: str) -> str:
+        found = context.get_parameter_source(name)
+        return "" if found is None else found.name
+
+    if source(parameter.name or "") == "COMMANDLINE":
+        return value
+    return value and not any(source(name) == "COMMANDLINE" for name in _CONTRARY[parameter.name or ""])
+
+
 ThinkOption = Annotated[
-    bool, typer.Option("--think", help="Think before answering (the default).", rich_help_panel=_THINKING)
+    bool,
+    typer.Option(
+        "--think",
+        envvar="DS4_THINK",
+        callback=_unless_overruled,
+        help="Think before answering (the default).",
+        rich_help_panel=_THINKING,
+    ),
 ]
 ThinkMaxOption = Annotated[
-    bool, typer.Option("--think-max", help="Think with the greatest effort.", rich_help_panel=_THINKING)
+    bool,
+    typer.Option(
+        "--think-max",
+        envvar="DS4_THINK_MAX",
+        callback=_unless_overruled,
+        help="Think with the greatest effort.",
+        rich_help_panel=_THINKING,
+    ),
 ]
 NoThinkOption = Annotated[
-    bool, typer.Option("--nothink", help="Answer without thinking.", rich_help_panel=_THINKING)
+    bool,
+    typer.Option(
+        "--nothink",
+        envvar="DS4_NOTHINK",
+        callback=_unless_overruled,
+        help="Answer without thinking.",
+        rich_help_panel=_THINKING,
+    ),
 ]
 EffortOption = Annotated[
     EffortLevel | None,

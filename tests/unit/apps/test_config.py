@@ -77,6 +77,38 @@ def test_a_flag_wins_over_a_variable_and_a_variable_over_the_file(
     assert _started("--config", path, "--api-key", "flag").settings.access.keys == {b"flag"}
 
 
+@pytest.mark.parametrize(
+    ("file", "words", "effort"),
+    [
+        ("nothink = true", "", "none"),
+        ("nothink = true", "--think", "high"),
+        ("nothink = true", "--effort max", "max"),
+        ("think-max = true", "--nothink", "none"),
+        ("think-max = true", "--effort low", "low"),
+        ("effort = 'low'", "--think-max", "max"),
+        ("think = true", "--nothink", "none"),
+    ],
+)
+def test_a_switch_of_thinking_on_the_command_line_wins_over_a_contrary_one_in_the_file(
+    tmp_path: Path, file: str, words: str, effort: str
+) -> None:
+    settings = _started("--config", _file(tmp_path, file), *words.split()).settings
+    assert (settings.effort if settings.thinking else "none") == effort
+
+
+def test_a_switch_of_thinking_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS4_NOTHINK", "1")
+    assert not _started().settings.thinking
+    assert _started("--think").settings.thinking
+    with pytest.raises(UsageError, match="contradicts"):
+        run("serve", ["--think", "--nothink"])
+
+
+def test_every_option_of_the_server_has_a_variable() -> None:
+    for parameter in load_command("serve").params:
+        assert parameter.envvar, parameter.opts
+
+
 def test_a_variable_names_the_file_and_the_rest_has_its_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
