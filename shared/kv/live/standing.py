@@ -43,10 +43,14 @@ class Standing:
         cls, tokens: Sequence[int], prompt: Prompt, offset: int, controls: ControlTokens, hidden: Extension
     ) -> Standing:
         """`tokens` stand for the first `offset` bytes of `prompt`; `hidden` is what they may hold besides."""
+        text = prompt.rendered[:offset]
         plain = controls.byte_length(tokens) == offset
+        if plain and hidden:
+            # Other words may have the same length.
+            plain = controls.decode(tokens) == text
         return cls(
             len(tokens),
-            prompt.rendered[:offset],
+            text,
             controls.of_prompt(prompt).before(offset),
             PLAIN if plain else hidden or Extension.THINKING_VISIBLE,
         )

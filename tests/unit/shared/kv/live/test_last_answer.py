@@ -127,6 +127,22 @@ class TestCalls:
         after = talk.prompt([*self.history(content="said so"), RESULT, Message("user", "x")], "high", TOOLS)
         assert talk.turn(after).reused > live
 
+    def test_other_words_of_the_same_length_are_other_words(self, talk: LiveTalk) -> None:
+        live = called(talk, talk.prompt(FIRST, "high", TOOLS))
+        sampled_bytes = len(talk.live())
+
+        def respelt(content: str) -> Prompt:
+            return with_tail(talk, self.history(content=content), [RESULT], ["call_a"])
+
+        short = respelt("")
+        assert short.tail is not None
+        missing = sampled_bytes - len(short.rendered) + len(short.tail.rendered)
+        assert missing > 0
+        assert talk.turn(respelt("x" * missing))[:2] == ("responses-tool-output", live)
+        key = talk.start.slot.key()
+        assert key is not None
+        assert key.extensions == Extension.RESPONSES_VISIBLE
+
     def test_another_set_of_calls_is_another_answer(self, talk: LiveTalk) -> None:
         called(talk, talk.prompt(FIRST, "high", TOOLS))
         for calls in (["call_b"], ["call_a", "call_b"]):
