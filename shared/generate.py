@@ -192,10 +192,11 @@ class Generation:
         if self._stops.matched is not None:
             self._scored.cut(self._withheld, thinking=not self._turn.thinking_closed)
         events = self._scored.attach(events)
-        closed, calling = self._turn.thinking_closed, self._turn.decode_state is not DecodeState.OUTSIDE
-        if closed or calling:
+        closed = self._turn.thinking_closed
+        in_call = self._turn.decode_state is not DecodeState.OUTSIDE or self._turn.should_stop
+        if closed or in_call:
             self._scored.drop(thinking=True)
-        if closed and calling:
+        if closed and in_call:
             self._scored.drop(thinking=False)
         return events
 

@@ -26,6 +26,10 @@ def _server() -> Iterator[RunningServer]:
         {"match": "think", "pieces": ["Hm", "</think>", "ok"]},
         {"match": "marks", "pieces": ["Hm <", "</think>", "o", "<think>", "k"]},
         {"match": "call", "pieces": ["Well.", "\n\n", *call]},
+        {
+            "match": "lost",
+            "pieces": ["Well.\n\n<", M, 'invoke name="bash">oops</', M, "invoke>\n</", M, "tool_calls>"],
+        },
         {"match": "again", "pieces": [_EVEN] * 200},
     ]
     with serve_script({"turns": turns, "after": "cycle"}) as server:
@@ -84,6 +88,13 @@ def test_calls_have_none(server: RunningServer) -> None:
     choice = _choice(server, "call", logprobs=True, tools=_TOOLS)
     assert choice["message"]["tool_calls"]
     assert "".join(token["token"] for token in choice["logprobs"]["content"]) == "Well."
+
+
+def test_a_call_that_could_not_be_read_has_none_either(server: RunningServer) -> None:
+    chunks = _chunks(server, "lost", logprobs=True, tools=_TOOLS)
+    assert "was not run" in "".join(choice["delta"].get("content") or "" for choice in chunks)
+    scored = [token for choice in chunks if choice.get("logprobs") for token in choice["logprobs"]["content"]]
+    assert "".join(token["token"] for token in scored) == "Well."
 
 
 def test_a_stream_carries_them_with_their_text(server: RunningServer) -> None:

@@ -39,7 +39,7 @@ def test_markup_and_code_in_strings_stay(text: str, tools: ToolSet | None, think
     assert turn.finish_reason == "stop"
 
 
-@given(TOOLS, st.integers(1, 300), st.sampled_from(["", "\n\n", " "]))
+@given(TOOLS, st.sampled_from([1, 2, 3, 7, 50, 300]), st.sampled_from(["", "\n\n", " "]))
 def test_a_block_is_a_call_where_tools_are_active(tools: ToolSet | None, step: int, lead: str) -> None:
     turn = read((lead + BASH).encode(), Turn(thinking=False, tools=tools, verbatim=True), step)
     if tools is None:
