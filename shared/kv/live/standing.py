@@ -57,9 +57,9 @@ class Standing:
 
     def cut(self, tokens: Sequence[int], offset: int, controls: ControlTokens) -> Standing:
         """The standing of its first `tokens`, which stand for `offset` bytes of the text."""
-        plain = controls.byte_length(tokens) == offset
-        hidden = PLAIN if plain else self.hidden
-        return Standing(len(tokens), self.text[:offset], self.controls.before(offset), hidden)
+        text = self.text[:offset]
+        hidden = PLAIN if self.hidden and controls.decode(tokens) == text else self.hidden
+        return Standing(len(tokens), text, self.controls.before(offset), hidden)
 
 
 @dataclass(frozen=True, slots=True)
