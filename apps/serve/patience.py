@@ -1,8 +1,9 @@
 """Who had better wait although a slot is free: a prompt that begins as one in work does.
 
 Two prompts of one conversation at the same time would compute the same beginning twice, at half the speed
-each. The second waits for the first, but never for more work than it would be spared; so a wrong guess costs
-at most as much again, however long the first goes on. Must not know: threads, how a turn is run.
+each. The second waits for the first: while the beginning is being computed, and then for no more work than it
+is spared, so that a wrong guess costs at most as much again, however long the first goes on.
+Must not know: threads, how a turn is run.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class Patience:
                 spared = self._slots.spared_after(prompt, other)
             except Ds4Error:
                 return None  # the turn will meet the same trouble, and say so
-            if spared >= max(_WORTH_WAITING, 0 if best is None else best.left + 1):
-                best = _Wait(turn, turn.decoding, spared)
+            # What both begin with may have to be computed first: that is no time lost.
+            left = spared if turn.decoding else 2 * spared
+            if spared >= _WORTH_WAITING and (best is None or left > best.left):
+                best = _Wait(turn, turn.decoding, left)
         return best

@@ -208,7 +208,7 @@ class TurnRun:
         self._log.prefill_progress(done, total)
 
     def _decode(self, start: Start) -> Generator[None, None, tuple[Turn, Generation]]:
-        """One attempt at an answer, a token at a time; its events go out as they come."""
+        """One attempt at an answer, step by step; its events go out as they come."""
         self.job.phase = JobPhase.DECODE
         yield
         ask, slot = self._request.ask, start.slot
@@ -229,14 +229,16 @@ class TurnRun:
             masks=None if form is None else form.begin(thinking=thinking),
         )
         first = slot.session.position
+        told = 0  # tokens, of a step that may have several
         try:
             for events in generation:
+                told += 1
                 if events:
                     self.job.channel.put(Emitted(events))
                 self._log.token(generation, turn)
                 if self._trace is not None:
                     self._trace.token(generation, turn)
-                if not generation.finished:
+                if not generation.finished and told == generation.completion_tokens:
                     self._save_on_the_way(start, turn)
                     yield
         finally:
