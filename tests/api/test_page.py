@@ -140,6 +140,8 @@ def test_a_key_is_asked_for_and_sent(page: Page) -> None:
         _type(page, "hello")
         page.wait_for("document.querySelector('.assistant .error')")
         assert "API key" in _text(page, ".assistant .error")[0]
+        page.wait_for("document.getElementById('prompt').value === 'hello'")
+        assert page.evaluate("history.length") == 0
         _set(page, "key", "secret")
         page.wait_for("document.getElementById('model').className === ''")
         _type(page, "hello")
