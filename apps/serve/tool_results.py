@@ -46,15 +46,13 @@ def tool_tail(
 ) -> ToolTail | None:
     """The results that `messages` end with, None if they end otherwise.
 
-    Texts that continue a turn of results belong to it. The calls are those of the answer before the results,
+    Texts in a turn of results belong to it. The calls are those of the answer before the results,
     or, if nothing stands there, the ones that the results name.
     """
     spoken = [message for message in messages if message.role not in _SYSTEM_ROLES]
-    start = len(spoken)
-    while start and _is_result(spoken[start - 1]):
-        start -= 1
+    start = _results_start(spoken)
     tail, before = spoken[start:], spoken[:start]
-    if not any(message.role in _TOOL_ROLES for message in tail):
+    if not tail:
         return None
     if before and not before[-1].tool_calls:
         return None
@@ -66,5 +64,15 @@ def tool_tail(
     return ToolTail(calls, segments, source, alone=not before)
 
 
-def _is_result(message: Message) -> bool:
-    return message.role in _TOOL_ROLES or message.continues
+def _results_start(messages: Sequence[Message]) -> int:
+    """Where the last turns begin that hold results."""
+    start = end = len(messages)
+    holds_result = False
+    while end:
+        end -= 1
+        holds_result = holds_result or messages[end].role in _TOOL_ROLES
+        if not messages[end].continues:
+            if not holds_result:
+                break
+            start, holds_result = end, False
+    return start

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from apps.serve.settings import ServerSettings
+from apps.serve.settings import DiskSettings, ServerSettings
+from shared.kv.store.policy import StoreSettings
 from tests.support.api_server import QUICK, RunningServer, serve_script, wait_for
 from tests.support.conversations import call, script, turn
 from tests.support.turns import block, invoke, parameter
@@ -153,6 +154,17 @@ def test_an_account_line_that_is_new_each_time_costs_nothing() -> None:
     assert _prompt(first) == _prompt(second) == _cached(second) + 1
     prompts = [_prompt({"usage": usage}) for usage in counts]
     assert prompts[0] - prompts[1] == len("x-anthropic-billing-header: cch=36ee5;")
+
+
+def test_a_restart_forgets_neither_the_state_nor_the_call(tmp_path: Path) -> None:
+    store = StoreSettings(min_tokens=32, trim_tokens=4, align_tokens=16, durable=False)
+    settings = ServerSettings(timing=QUICK, disk=DiskSettings(tmp_path, store))
+    with serve_script(script(f"plan</think>Sure.{call('ls')}"), settings=settings) as server:
+        first = _ask(server, [_USER])
+    with serve_script(script("so</think>done"), settings=settings) as server:
+        second = _ask(server, [_USER, _said(first, thinking=False), _results(first)])
+        assert "source=disk-text" in server.log
+    assert (_cached(second), _prompt(second)) == (_live(first), _live(first) + _NEW)
 
 
 # --- results belong to the answer whose calls they name -------------------------------------------------

@@ -54,10 +54,17 @@ class TestTail:
         assert tail.calls == {"a", "b"}
         assert tail.alone
 
+    def test_a_text_before_the_results_of_a_turn_belongs_to_it(self) -> None:
+        tail = _tail(_USER, _CALLS, Message("user", "look: "), _result("a", continues=True))
+        assert tail is not None
+        assert b"look: <tool_result>out</tool_result>" in tail.rendered
+        assert tail.calls == {"a", "b"}
+
     @pytest.mark.parametrize(
         "history",
         [
             [_USER],
+            [_CALLS, _result("a"), _USER, Message("user", "x", continues=True)],
             [_USER, _CALLS],
             [_CALLS, _result("a"), _USER],
             [_USER, _result("a")],
