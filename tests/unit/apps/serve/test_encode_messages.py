@@ -145,6 +145,12 @@ def test_the_json_of_a_lost_call_stays_open_and_its_block_does_not() -> None:
     assert _blocks(events) == [("tool_use", '{"x":'), ("tool_use", "{}"), ("text", "Notice")]
 
 
+@pytest.mark.parametrize("end", [ToolEnd(0), ToolLost(0)])
+def test_a_call_is_closed_as_soon_as_it_ends(end: TurnEvent) -> None:
+    frames = MessageStream(_HEAD).emitted([ToolStart(0, "toolu_1", "a"), ToolArguments(0, "{"), end])
+    assert _parsed(frames)[-1] == {"type": "content_block_stop", "index": 0}
+
+
 def test_signs_of_life_and_failures() -> None:
     stream = MessageStream(_HEAD)
     assert stream.waiting() == stream.held() == b'event: ping\ndata: {"type":"ping"}\n\n'
