@@ -50,6 +50,9 @@ class ServerMetrics:
         self._turns = Counter(
             "ds4_turns", "Turns that ended, by how they did.", ["kind", "finish"], registry=registry
         )
+        self._prompts = Counter(
+            "ds4_prompts", "Prompts, by what they went on from.", ["source"], registry=registry
+        )
         self._prefilled = Counter(
             "ds4_prefilled_tokens", "Prompt tokens computed.", ["source"], registry=registry
         )
@@ -88,6 +91,7 @@ class ServerMetrics:
 
     def prefilled(self, source: str, computed: int, reused: int, *, queued: float, seconds: float) -> None:
         """A turn's prompt is in the state; `source` is where its beginning came from."""
+        self._prompts.labels(source).inc()
         self._prefilled.labels(source).inc(computed)
         self._reused.labels(source).inc(reused)
         self._queue_seconds.observe(queued)

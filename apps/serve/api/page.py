@@ -29,8 +29,8 @@ async def chat_page(request: Request) -> Response:
 
 @cache
 def _page() -> tuple[bytes, str]:
-    """The page, and a policy under which a browser runs its script, applies its style and lets it talk to this
-    server; nothing else."""
+    """The page, and a policy under which a browser runs its script, applies its style and lets it talk to
+    this server; nothing else."""
     content = PAGE_FILE.read_bytes()
     policy = (
         f"default-src 'none'; script-src {_hash(content, b'script')}; style-src {_hash(content, b'style')}; "

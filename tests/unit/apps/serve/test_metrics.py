@@ -25,6 +25,7 @@ def test_a_turn_in_numbers() -> None:
     metrics.turn_broken_off("messages", "cancelled", 3)
     lines = _lines(metrics)
     for line in (
+        'ds4_prompts_total{source="disk-text"} 1.0',
         'ds4_prefilled_tokens_total{source="disk-text"} 30.0',
         'ds4_reused_tokens_total{source="disk-text"} 70.0',
         'ds4_generated_tokens_total{kind="chat"} 9.0',
