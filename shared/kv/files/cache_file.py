@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,17 +26,20 @@ _NAME = re.compile(r"[0-9a-fA-F]{40}\.kv")
 
 @dataclass(frozen=True, slots=True)
 class CacheFile:
-    """A file whose header was read and whose size holds all that it declares. Sizes in bytes."""
+    """A file whose header was read and whose size holds all that it declares. Sizes in bytes.
+
+    `name` is the one that the key text must hash to: in lower case, with its suffix.
+    """
 
     path: Path
     header: Header
     text_bytes: int
     size: int
+    name: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        """The name that the key text must hash to: in lower case, with its suffix."""
-        return self.path.name.lower()
+    def __post_init__(self) -> None:
+        # Whoever ranks thousands of files asks for it again and again.
+        object.__setattr__(self, "name", self.path.name.lower())
 
     @property
     def payload_at(self) -> int:

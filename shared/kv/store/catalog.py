@@ -19,8 +19,11 @@ from shared.errors import DamagedFile, ForeignFile
 from shared.kv.files.cache_file import CacheFile, is_cache_name, read_cache_file
 from shared.kv.store.prefix_hash import prefix_names
 
-# A directory's time may be this coarse: a change this soon after the last one might not show in it.
+# A change this soon after the last one might not show in the directory's time: some file systems keep whole
+# seconds, or even ones. Where smaller parts of a second show, the time is that of the last tick of a clock.
 _COARSE_NS: Final = 2_000_000_000
+_TICK_NS: Final = 100_000_000
+_COARSE_UNIT_NS: Final = 1_000_000
 
 
 class Signature(NamedTuple):
@@ -61,11 +64,16 @@ class Catalog:
             None  # all text lengths in bytes, ascending; None: to be found again
         )
         self._seen_ns: int | None = None  # the directory's time at the last scan that can be relied on
+        self._changes = 0  # of our own, in work
 
     @property
     def files(self) -> Collection[CacheFile]:
         """All of them, in the order in which the scans met them."""
         return self._files.values()
+
+    def by_name(self) -> dict[str, CacheFile]:
+        """`files` as they are now, by name; a copy."""
+        return dict(self._files)
 
     def get(self, name: str) -> CacheFile | None:
         return self._files.get(name)
@@ -75,14 +83,34 @@ class Catalog:
         return name in self._entries and self._entries[name].foreign
 
     def refresh(self) -> list[Damaged]:
-        """Take in what changed in the directory; returns the files found damaged, each of them once."""
+        """Take in what changed in the directory; returns the files found damaged, each of them once. While
+        a change of our own is in work, what others do has to wait."""
+        if self._changes:
+            return []
         modified = self._directory.stat().st_mtime_ns
         if modified == self._seen_ns:
             return []
-        fresh = self._wall_ns() - modified < _COARSE_NS
+        # The times of two changes in a row may be the same.
+        age = self._wall_ns() - modified
         damaged = self._scan()
-        self._seen_ns = None if fresh else modified
+        self._seen_ns = None if age < (_TICK_NS if modified % _COARSE_UNIT_NS else _COARSE_NS) else modified
         return damaged
+
+    def begin_change(self) -> None:
+        """This process is about to change the directory, right after a `refresh`. It alone writes here, and
+        tells of every change with `update` or `forget` before `end_change`."""
+        self._changes += 1
+
+    def end_change(self) -> None:
+        """What was begun is done. That needs no scan, unless somebody else was at work meanwhile."""
+        self._changes -= 1
+        if self._changes:
+            return
+        self._seen_ns = None
+        with contextlib.suppress(OSError):
+            modified = self._directory.stat().st_mtime_ns
+            if self._names() == self._entries.keys():
+                self._seen_ns = modified
 
     def update(self, file: CacheFile) -> None:
         """Take in that this process wrote `file`, or wrote to it."""
@@ -113,13 +141,13 @@ class Catalog:
     def _scan(self) -> list[Damaged]:
         damaged: list[Damaged] = []
         gone = set(self._entries)
-        for path, signature in self._regular_files():
-            name = path.name.lower()
+        for found, signature in self._regular_files():
+            name = found.name.lower()
             gone.discard(name)
             known = self._entries.get(name)
             if known is not None and known.signature == signature:
                 continue
-            file, foreign = None, False
+            path, file, foreign = Path(found.path), None, False
             try:
                 file = read_cache_file(path)
             except FileNotFoundError:
@@ -134,7 +162,16 @@ class Catalog:
             self.forget(name)
         return damaged
 
-    def _regular_files(self) -> Iterator[tuple[Path, Signature]]:
+    def _names(self) -> set[str]:
+        """Of all regular files that may be cache files, without a look at each of them."""
+        with os.scandir(self._directory) as entries:
+            return {
+                entry.name.lower()
+                for entry in entries
+                if is_cache_name(entry.name) and entry.is_file(follow_symlinks=False)
+            }
+
+    def _regular_files(self) -> Iterator[tuple[os.DirEntry[str], Signature]]:
         with os.scandir(self._directory) as entries:
             for entry in entries:
                 if not is_cache_name(entry.name):
@@ -142,7 +179,7 @@ class Catalog:
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
-                        yield Path(entry.path), Signature.of(status)
+                        yield entry, Signature.of(status)
 
     def _set(self, name: str, entry: _Entry) -> None:
         before = self._files.get(name)

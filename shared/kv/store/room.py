@@ -33,7 +33,7 @@ class Room:
 
     def plan(
         self,
-        files: Iterable[CacheFile],
+        files: Collection[CacheFile],
         incoming: Incoming | None,
         now: float,
         protected: Collection[str] = (),
@@ -41,9 +41,11 @@ class Room:
         """What has to go so that `incoming` fits beside the rest of `files`; None: so that they fit alone."""
         budget = self._settings.budget_bytes
         extra = 0 if incoming is None else incoming.file.size
+        if budget is None or sum(file.size for file in files) + extra <= budget:
+            return Victims()  # without a closer look at each: stores have many files
         new = None if incoming is None else incoming.file.name
         present = [file for file in files if file.name != new and not is_saved_session(file.header)]
-        if budget is None or sum(file.size for file in present) + extra <= budget:
+        if sum(file.size for file in present) + extra <= budget:
             return Victims()
         branches = self._lineage.branches(present)
         superseded = set() if incoming is None else self._superseded(present, incoming)

@@ -77,6 +77,7 @@ class Saver:
             return Refusal(f"fewer than {self._settings.min_tokens} tokens")
         if not 0 < len(incoming.text) <= MOST_TEXT_BYTES:
             return Refusal(f"a key of {len(incoming.text)} bytes")
+        self._shelf.refresh()
         return self._existing(incoming, tool_map) or self._no_room(incoming)
 
     def describe(
@@ -199,7 +200,7 @@ class Saver:
             return Refusal(f"{mebibytes(size)} do not fit the budget")
         with self._lock:
             coming = dict(self._coming)
-        files = {file.name: file for file in self._shelf.files()} | coming
+        files = self._shelf.files() | coming
         victims = self._room.plan(files.values(), incoming, self._clock(), self._shelf.kept())
         if victims.would_evict_incoming:
             return Refusal("it would be the first to be evicted")
@@ -226,25 +227,26 @@ class Saver:
         file, header, started = incoming.file, incoming.file.header, time.monotonic()
         try:
             kept = self._shelf.kept().union(protect)
-            victims = self._room.plan(self._shelf.files(), incoming, self._clock(), kept)
+            victims = self._room.plan(self._shelf.files().values(), incoming, self._clock(), kept)
             if victims.would_evict_incoming:
                 self._say_skipped(incoming, "it would be the first to be evicted")
                 return
             if self._free(file.path.parent) < file.size + DISK_RESERVE_BYTES:
                 self._shelf.evict(victims.names)
             settings = self._settings
-            written = write_cache_file(
-                file.path,
-                header,
-                incoming.text,
-                [payload.content],
-                trailer,
-                durable=settings.durable,
-                checksum=settings.checksum,
-            )
-            self._shelf.update(written)
-            self.bytes_written += written.size
-            self._shelf.evict(victims.names)
+            with self._shelf.changing():
+                written = write_cache_file(
+                    file.path,
+                    header,
+                    incoming.text,
+                    [payload.content],
+                    trailer,
+                    durable=settings.durable,
+                    checksum=settings.checksum,
+                )
+                self._shelf.update(written)
+                self.bytes_written += written.size
+                self._shelf.evict(victims.names)
         finally:
             self._forget(incoming)
         milliseconds = int((time.monotonic() - started) * 1000)

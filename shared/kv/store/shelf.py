@@ -60,26 +60,43 @@ class Shelf:
             # Without the right to list the directory there is nothing to tidy up, nor to evict.
             with suppress(OSError):
                 remove_leftovers(self.directory.path, self._clock())
-            self.evict(self._room.plan(self.files(), None, self._clock()).names)
+            self.refresh()
+            self.evict(self._room.plan(self.files().values(), None, self._clock()).names)
         return self.directory.held
 
-    def files(self) -> list[CacheFile]:
-        """All usable files, as they are now."""
+    def refresh(self) -> None:
+        """Take in what others did to the directory. What the other methods tell is as of the last call."""
         with self._lock:
             self._refresh()
-            return list(self._catalog.files)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Within this, files of the directory come and go by this process's doing; `update` tells of those
+        that came. It looks at none of the others for that."""
+        with self._lock:
+            self._refresh()
+            catalog = self._catalog
+            catalog.begin_change()
+        try:
+            yield
+        finally:
+            with self._lock:
+                catalog.end_change()
+
+    def files(self) -> dict[str, CacheFile]:
+        """All usable files, by name."""
+        with self._lock:
+            return self._catalog.by_name()
 
     def prefixes_of(self, rendered: bytes) -> list[CacheFile]:
         """The files whose text is a beginning of `rendered`, the longest first; none that was refused."""
         with self._lock:
-            self._refresh()
             found = self._catalog.prefixes_of(rendered)
             return [file for file in found if not self._is_refused(file)]
 
     def get(self, name: str) -> CacheFile | None:
         """The file of that name, unless it was refused."""
         with self._lock:
-            self._refresh()
             file = self._catalog.get(name)
             return None if file is None or self._is_refused(file) else file
 
@@ -142,18 +159,21 @@ class Shelf:
 
     def evict(self, names: Collection[str]) -> None:
         """Remove files for want of room, one log line each. The first that cannot be removed ends it."""
-        for name in names:
-            try:
-                file = self._remove(name)
-            except OSError as error:
-                self._say(f"kv evict failed file={name}: {error.strerror or error}")
-                return
-            if file is None:
-                continue
-            self._say(
-                f"kv evicted reason=disk-cache-full tokens={file.header.tokens} hits={file.header.hits} "
-                f"size={mebibytes(file.size)} file={file.path.name}"
-            )
+        if not names:
+            return
+        with self.changing():
+            for name in names:
+                try:
+                    file = self._remove(name)
+                except OSError as error:
+                    self._say(f"kv evict failed file={name}: {error.strerror or error}")
+                    return
+                if file is None:
+                    continue
+                self._say(
+                    f"kv evicted reason=disk-cache-full tokens={file.header.tokens} hits={file.header.hits} "
+                    f"size={mebibytes(file.size)} file={file.path.name}"
+                )
 
     def _remove(self, name: str) -> CacheFile | None:
         with self._lock:

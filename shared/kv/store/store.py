@@ -82,7 +82,8 @@ class KvStore:
 
     def contents(self) -> tuple[int, int]:
         """How many files there are to load from, and their bytes."""
-        files = self._shelf.files()
+        self._shelf.refresh()
+        files = self._shelf.files().values()
         return len(files), sum(file.size for file in files)
 
     def find(self, rendered: bytes, context: int, *, live_bytes: int = 0) -> list[CacheFile]:
@@ -92,6 +93,7 @@ class KvStore:
         A longer one that is still being written is waited for, unless memory holds as much: the state of the
         first `live_bytes` of `rendered`.
         """
+        self._shelf.refresh()
         found = self._usable_prefixes(rendered, context)
         longest = max(live_bytes, found[0].text_bytes if found else 0)
         coming = [job for job in self._saver.writer.pending() if len(job.text) > longest]
@@ -182,7 +184,10 @@ class KvStore:
         """What the files remember of the tool calls `ids`, each of them once. Any thread. Spec: kv §8.4."""
         if not ids:
             return []
-        files = [file for file in self._shelf.files() if file.header.model_id == self._model.model_id]
+        self._shelf.refresh()
+        files = [
+            file for file in self._shelf.files().values() if file.header.model_id == self._model.model_id
+        ]
         return self._tools.turns(files, ids)
 
     def flush(self) -> None:

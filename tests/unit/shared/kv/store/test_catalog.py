@@ -223,3 +223,61 @@ def test_a_text_length_that_cannot_be_the_names(tmp_path: Path) -> None:
     catalog = _settled(tmp_path)
     catalog.refresh()
     assert _texts(catalog, b"ab") == []
+
+
+def test_a_change_of_our_own_needs_no_scan(tmp_path: Path, reads: Reads) -> None:
+    now = 1_700_000_000_000_000_000
+    catalog = Catalog(tmp_path, wall_ns=lambda: now)
+    one, two = (put_cache_file(tmp_path, text, payload=b"") for text in (b"one", b"two"))
+    (tmp_path / cache_name(b"folder")).mkdir()
+    os.utime(tmp_path, ns=(now, now))
+    catalog.refresh()
+    reads.take()
+    catalog.begin_change()
+    three = put_cache_file(tmp_path, b"three", payload=b"")
+    assert catalog.refresh() == [], "not while it is in work"
+    assert reads.take() == (0, 0)
+    catalog.update(read_cache_file(three))
+    one.unlink()
+    catalog.forget(one.name)
+    catalog.end_change()
+    reads.take()
+    catalog.refresh()
+    assert reads.take() == (0, 0)
+    assert {file.name for file in catalog.files} == {two.name, three.name}
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_what_others_do_during_a_change_of_our_own_is_found_afterwards(
+    tmp_path: Path, reads: Reads, comes: bool
+) -> None:
+    other = put_cache_file(tmp_path, b"other", payload=b"")
+    catalog = _settled(tmp_path)
+    catalog.refresh()
+    catalog.begin_change()
+    catalog.begin_change()
+    catalog.update(read_cache_file(put_cache_file(tmp_path, b"ours", payload=b"")))
+    if comes:
+        put_cache_file(tmp_path, b"another", payload=b"")
+    else:
+        other.unlink()
+    catalog.end_change()
+    catalog.refresh()
+    assert len(catalog.files) == 2, "one change is still in work"
+    catalog.end_change()
+    catalog.refresh()
+    assert len(catalog.files) == (3 if comes else 1)
+
+
+@pytest.mark.parametrize(
+    ("modified", "age_ms", "trusted"), [(0, 1900, False), (0, 2100, True), (7, 99, False), (7, 101, True)]
+)
+def test_how_long_a_directory_time_is_not_trusted(
+    tmp_path: Path, reads: Reads, modified: int, age_ms: int, trusted: bool
+) -> None:
+    modified += 1_700_000_000_000_000_000
+    catalog = Catalog(tmp_path, wall_ns=lambda: modified + age_ms * 1_000_000)
+    os.utime(tmp_path, ns=(modified, modified))
+    catalog.refresh()
+    catalog.refresh()
+    assert reads.take() == (0, 1 if trusted else 2)

@@ -14,7 +14,10 @@ import pytest
 
 from shared.errors import StoreUnavailable
 from shared.kv.files.cache_file import cache_name
+from shared.kv.files.header import Reason
+from shared.kv.store.catalog import Catalog, Damaged
 from shared.kv.store.directory import LOCK, MARKER
+from tests.support.cache_builder import put_cache_file
 from tests.support.cache_files import cache_file
 from tests.support.golden import GOLDEN
 from tests.support.stores import MODEL, OpenStore, stored_texts
@@ -52,6 +55,31 @@ def test_a_second_process_reads_until_the_first_one_ends(tmp_path: Path) -> None
         second.stdin.flush()
         assert second.stdout.readline() == "True False\n"
     assert stored_texts(tmp_path) == {A, B}
+
+
+def test_own_saves_and_evictions_look_at_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = OpenStore(tmp_path, budget_bytes=500_000)
+    one.save(A)
+    scans: list[Catalog] = []
+    scan = Catalog._scan
+
+    def count(catalog: Catalog) -> list[Damaged]:
+        scans.append(catalog)
+        return scan(catalog)
+
+    monkeypatch.setattr(Catalog, "_scan", count)
+    for number in range(8):
+        text = b"%d" % number * 40
+        assert one.save(text, Reason.EVICT).stored
+        assert one.ask(text + B) == text
+    assert one.lines("kv evicted")
+    assert not scans
+    put_cache_file(tmp_path, B, tokens=40, context=512)
+    assert one.store.find(B, 512)
+    assert scans
+    one.store.close()
 
 
 def test_files_of_another_process_are_found(tmp_path: Path) -> None:
