@@ -11,6 +11,7 @@ import pytest
 from openai import OpenAI
 
 from apps.serve.settings import ServerSettings
+from apps.serve.worker import InferenceWorker
 from shared.scripted.vocabulary import CONTROL, tokenizer
 from tests.support.api_server import QUICK, RunningServer, serve_script
 from tests.support.turns import tool
@@ -140,9 +141,9 @@ def test_small_endpoints_answer_while_the_model_is_busy_and_readiness_ends_with_
         assert '"text":"a"' in next(line for line in lines if line.startswith("data"))
         assert client.get("/ready").json() == {"status": "ready"}
         assert client.post("/v1/tokenize", json={"content": "x"}).json()["count"] == 1
-        server.worker._stopping = True
-        stopping = client.get("/ready")
-        server.worker._stopping = False
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(InferenceWorker, "stopping", True)
+            stopping = client.get("/ready")
         gate.set()
         assert any('"text":"b"' in line for line in lines)
     assert (stopping.status_code, stopping.json()) == (503, {"status": "stopping"})
