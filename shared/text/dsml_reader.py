@@ -22,6 +22,8 @@ _CANONICAL_OPENER: Final = re.compile(
     % {b"m": _MARK}
 )
 _SPACE_RUN: Final = re.compile(rb"[ \t\r\n]*")
+# A parameter's opener that became part of a value, because the closer before it is missing.
+_SWALLOWED: Final = re.compile(r"<[｜|]{0,2} ?DSML ?[｜|]{0,2} ?parameter\b")
 
 
 class BlockReader:
@@ -221,6 +223,10 @@ class BlockReader:
             self._call.unreadable(b"")
 
     def _close(self, tag: Tag) -> None:
+        if not self._call and tag.kind is not TagKind.WRAPPER and self.loose.strip():
+            # A value whose own tags, and those of its call, are missing.
+            self.lost.append(self.loose.decode("utf-8", "replace").strip())
+            self.loose.clear()
         if tag.kind is TagKind.PARAMETER:
             if self._objects:
                 self._close_object(tag)
@@ -263,6 +269,8 @@ class BlockReader:
             self._close_object(None)
         if closer is None or self._invoke is None or closer.raw != self._invoke.closer:
             self._repair()
+        if _SWALLOWED.search(call.text):
+            call.repaired = True
         finished = call.end()
         self._canonical = self._canonical and not call.unwrapped
         if finished:
@@ -326,8 +334,8 @@ class BlockReader:
 
 
 def _continues(tag: Tag) -> bool:
-    """Whether a block without wrapper goes on with `tag` after an invoke."""
-    return tag.kind is TagKind.INVOKE or (tag.closing and tag.kind in (TagKind.WRAPPER, TagKind.PARAMETER))
+    """Whether a block without wrapper goes on with `tag` after an invoke; a parameter there lost its own."""
+    return tag.kind in (TagKind.INVOKE, TagKind.PARAMETER) or (tag.closing and tag.kind is TagKind.WRAPPER)
 
 
 def _is_canonical(tag: Tag) -> bool:

@@ -134,3 +134,29 @@ def test_lost_call_is_announced_once() -> None:
     text = block(invoke("x", "bare", "more", parameter("p", "{", "false")))
     outcome = run(text)
     assert [event for event in outcome.events if isinstance(event, ToolLost)] == [ToolLost(0)]
+
+
+def test_a_parameter_that_lost_its_invoke_is_shown() -> None:
+    text = invoke("a") + parameter("x", "v") + f"</{M}invoke>"
+    for whole in (text, f"<{M}tool_calls>\n{text}\n</{M}tool_calls>"):
+        outcome = run(whole)
+        assert outcome.calls == [("a", {})]
+        assert outcome.turn.content == f"{NOTICE}\nx: v"
+
+
+def test_a_value_that_lost_all_its_openers_is_shown() -> None:
+    outcome = run(block(invoke("a"), f"value</{M}parameter>\n</{M}invoke>\n"))
+    assert outcome.calls == [("a", {})]
+    assert outcome.turn.content == f"{NOTICE}\nvalue"
+
+
+def test_an_argument_that_a_value_swallowed_is_missing() -> None:
+    swallowed = parameter("why", "w").removesuffix(f"</{M}parameter>\n") + "\n" + parameter("command", "ls")
+    tools = ToolSet([tool("bash", "why", "command", required=["command"])])
+    outcome = run(block(invoke("bash", swallowed)), tools=tools)
+    assert outcome.calls == []
+    assert "ls" in outcome.turn.content
+    quoting = parameter("why", f'<{M}parameter name="x">') + parameter("command", "ls")
+    assert run(block(invoke("bash", quoting)), tools=tools).calls == [
+        ("bash", {"why": f'<{M}parameter name="x">', "command": "ls"})
+    ]
