@@ -5,14 +5,20 @@ Knows the model's names and no session. Spec: kv §13.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from functools import partial
+from pathlib import Path
 
 from apps.kv_folder import store_folder
 from apps.memory import MIB
 from apps.serve.log import LogKind, ServerLog
 from apps.serve.settings import DiskSettings
-from shared.errors import StoreUnavailable
+from shared.errors import CacheFileError, StoreUnavailable
+from shared.kv.files.cache_file import is_cache_name, read_cache_file
+from shared.kv.store.directory import MARKER
 from shared.kv.store.model_identity import ModelIdentity
+from shared.kv.store.room import is_saved_session
 from shared.kv.store.store import KvStore
 from shared.session import Engine
 
@@ -24,8 +30,10 @@ def open_store(engine: Engine, disk: DiskSettings | None, log: ServerLog) -> KvS
         log.line("kv store off: prompts are computed anew after a restart")
         return None
     try:
+        directory = disk.directory or store_folder(engine.fingerprint)
+        _check_no_conversations(directory)
         store = KvStore(
-            disk.directory or store_folder(engine.fingerprint),
+            directory,
             ModelIdentity(engine.model_id, engine.quant_bits, engine.fingerprint, engine.name),
             disk.store,
             say=partial(log.line, kind=LogKind.CACHE),
@@ -38,6 +46,21 @@ def open_store(engine: Engine, disk: DiskSettings | None, log: ServerLog) -> KvS
         return None
     log.line(_where(store))
     return store
+
+
+def _check_no_conversations(directory: Path) -> None:
+    """A folder of `ds4 chat` is no disk store: the store's mark would close it to the chat. Raises
+    StoreUnavailable. What is marked is a store, whatever lies in it."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        if not (directory / MARKER).exists():
+            names = [name for name in os.listdir(directory) if is_cache_name(name)]
+    for name in names:
+        with contextlib.suppress(CacheFileError, OSError):
+            if is_saved_session(read_cache_file(directory / name, any_abi=True).header):
+                raise StoreUnavailable(
+                    f"{directory} holds conversations of `ds4 chat`: choose another directory for the server"
+                )
 
 
 def _where(store: KvStore) -> str:

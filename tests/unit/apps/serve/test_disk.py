@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,10 @@ from apps.serve.disk import open_store
 from apps.serve.log import ServerLog
 from apps.serve.settings import DiskSettings
 from shared.errors import StoreUnavailable
+from shared.kv.files.trailers import encode_title
+from shared.kv.store.directory import MARKER
 from shared.kv.store.policy import StoreSettings
+from tests.support.cache_builder import put_cache_file
 from tests.support.scripted import scripted
 
 
@@ -69,3 +73,27 @@ def test_a_folder_that_cannot_be_used_is_an_error_only_if_it_was_named(
     assert str(tmp_path / "file") in log.line_
     with pytest.raises(StoreUnavailable, match="file"):
         open_store(scripted(["a"]), DiskSettings(tmp_path / "file"), _Log())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reason": 6},
+        {"reason": 6, "payload": b"", "abi": 0},
+        {"extensions": 8, "trailer": encode_title(b"title")},
+    ],
+)
+def test_a_folder_of_conversations_is_no_store(tmp_path: Path, fields: dict[str, Any]) -> None:
+    put_cache_file(tmp_path, b"cold", reason=1)
+    settings = DiskSettings(tmp_path)
+    store = open_store(scripted(["a"]), settings, _Log())
+    assert store is not None, "files of another program's store may be there"
+    store.close()
+    put_cache_file(tmp_path, b"conversation", **fields)
+    store = open_store(scripted(["a"]), settings, _Log())
+    assert store is not None, "a store stays one"
+    store.close()
+    (tmp_path / MARKER).unlink()
+    with pytest.raises(StoreUnavailable, match="holds conversations of `ds4 chat`: choose another directory"):
+        open_store(scripted(["a"]), settings, _Log())
+    assert not (tmp_path / MARKER).exists()
