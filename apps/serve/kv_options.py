@@ -38,9 +38,9 @@ CheckpointOption = Annotated[
         "--kv-checkpoint-mb",
         metavar="N",
         envvar="DS4_KV_CHECKPOINT_MB",
-        min=1,
+        min=0,
         max=2**20,
-        help="Memory for points that a conversation can go back to, all sessions together.",
+        help="Memory for points that a conversation can go back to, all sessions together; 0: for none.",
         rich_help_panel=_PANEL,
     ),
 ]

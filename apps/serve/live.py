@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
+from apps.memory import MIB
 from apps.serve.disk import open_store
 from apps.serve.log import ServerLog, describe
 from apps.serve.settings import ServerSettings
 from shared.kv.live.slots import Slots
 from shared.kv.live.tool_memory import ToolMemory
+from shared.kv.payload import mark_size
 from shared.kv.store.store import KvStore
 from shared.session import Engine
 
@@ -38,6 +40,12 @@ def live_state(
         sessions = [
             opened.enter_context(closing(engine.open_session(context))) for _ in range(settings.sessions)
         ]
+        least = mark_size(engine.shape, context)
+        if 0 < settings.checkpoint_bytes < least:
+            log.warning(
+                f"--kv-checkpoint-mb {settings.checkpoint_bytes // MIB} has room for no point to go back to: "
+                f"one takes {least / MIB:.1f} MiB with this model"
+            )
         slots = Slots(
             sessions,
             engine.tokenizer,

@@ -88,6 +88,19 @@ def payload_size(shape: ModelShape, tokens: int, context: int) -> int:
     return 4 * (HEADER_WORDS + tokens + shape.vocabulary_size + counts + floats)
 
 
+def mark_size(shape: ModelShape, context: int) -> int:
+    """Bytes of a `shared.session.Mark` in a session of `context` tokens whose window is full: of a payload
+    all that later tokens overwrite, which is the logits, the windows and the frontiers."""
+    window = _window(shape, context)
+    floats = sum(
+        section.rows * section.columns
+        for ratio in shape.compress_ratios
+        for section in _sections(shape, ratio, window, window)
+        if section.field not in ("compressed", "index_rows")
+    )
+    return 4 * (shape.vocabulary_size + floats)
+
+
 def write_payload(file: BinaryIO, state: SessionState, layout: PayloadLayout) -> int:
     """Write `state` and return the bytes written (always `payload_size`).
 

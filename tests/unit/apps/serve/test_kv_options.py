@@ -100,7 +100,7 @@ def test_no_budget_means_the_usual_one(started: list[Any]) -> None:
         ("--kv-disk-space-mb 9999999999999", "--kv-disk-space-mb"),
         ("--sessions 0", "--sessions"),
         ("--sessions 257", "--sessions"),
-        ("--kv-checkpoint-mb 0", "--kv-checkpoint-mb"),
+        ("--kv-checkpoint-mb -1", "--kv-checkpoint-mb"),
         ("--kv-cache-boundary-trim-tokens -1", "--kv-cache-boundary-trim-tokens"),
     ],
 )
@@ -109,6 +109,11 @@ def test_what_cannot_be_is_refused(started: list[Any], words: str, message: str)
         run("serve", words.split())
     assert message in str(refused.value)
     assert not started
+
+
+def test_no_points_to_go_back_to_are_a_choice(started: list[Any]) -> None:
+    run("serve", ["--kv-checkpoint-mb", "0"])
+    assert started[-1][1].checkpoint_bytes == 0
 
 
 def test_no_cold_saves_is_a_choice(started: list[Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import apps.serve.live
 from apps.serve.live import live_state
 from apps.serve.log import ServerLog
 from apps.serve.settings import DiskSettings, ServerSettings
@@ -63,3 +64,16 @@ def test_after_a_fault_of_ours_nothing_is_saved(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="oops"):
         work()
     assert not list(tmp_path.glob("*.kv"))
+
+
+@pytest.mark.parametrize(("mebibytes", "said"), [(0, False), (1, True), (2, True), (3, False)], ids=str)
+def test_too_little_memory_for_any_point_to_go_back_to_is_said(
+    monkeypatch: pytest.MonkeyPatch, mebibytes: int, said: bool
+) -> None:
+    monkeypatch.setattr(apps.serve.live, "mark_size", lambda shape, context: 5 * 2**19)
+    text = io.StringIO()
+    settings = ServerSettings(checkpoint_bytes=mebibytes * 2**20)
+    with live_state(scripted(["a"]), 100, settings, ToolMemory(1), ServerLog(text)):
+        pass
+    line = f"--kv-checkpoint-mb {mebibytes} has room for no point to go back to: one takes 2.5 MiB"
+    assert (line in text.getvalue()) is said

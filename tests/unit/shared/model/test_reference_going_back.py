@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shared.errors import PayloadError, SessionInvalid
-from shared.kv.payload import HEADER_WORDS
+from shared.kv.payload import HEADER_WORDS, mark_size
 from shared.model.reference_engine import ReferenceEngine
 from shared.model.reference_session import ReferenceSession
 from shared.sampling import GREEDY, Sampling
@@ -88,6 +88,7 @@ class TestMarks:
         ids_and_counts = 4 * (HEADER_WORDS + length) + 8 * shape.layer_count
         # Of a payload with a full window all but the compressed rows is what later steps overwrite.
         assert session.mark().nbytes == session.payload_bytes() - ids_and_counts - sum(rows)
+        assert session.mark().nbytes == mark_size(shape, session.context)
 
     def test_a_later_mark_is_stale_after_going_behind_it(self, session: ReferenceSession) -> None:
         session.sync(TOKENS[:10])
