@@ -48,6 +48,11 @@ class RunningServer:
         return sum("_server_callback" in repr(task) for task in asyncio.all_tasks(self._loop))
 
     @property
+    def tasks(self) -> int:
+        """Everything that runs on the event loop."""
+        return len(asyncio.all_tasks(self._loop))
+
+    @property
     def log(self) -> str:
         return self._log.getvalue()
 
