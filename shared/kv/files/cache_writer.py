@@ -31,25 +31,28 @@ def write_cache_file(
     *,
     durable: bool = True,
     checksum: bool = True,
+    new: bool = False,
 ) -> CacheFile:
     """Write `path` and its sidecar; until all of it is there the old file stays.
 
-    `durable` flushes to the disk before the new file can be seen. Raises ValueError when `payload` does not
-    come to `header.payload_bytes` or the parts do not fit together, and OSError (no space, no permission).
+    `durable` flushes to the disk before the new file can be seen; a `new` one takes nobody's place. Raises
+    ValueError when `payload` does not come to `header.payload_bytes` or the parts do not fit together, and
+    OSError (no space, no permission; FileExistsError).
     """
     _check_parts(header, text)
     file = CacheFile(path, header, len(text), TEXT_AT + len(text) + header.payload_bytes + len(trailer))
     covered = Checksum() if checksum else None
-    with Replacement(path, durable=durable) as new:
-        new.file.write(header.encode() + struct.pack("<I", len(text)))
-        new.file.write(text)
+    with Replacement(path, durable=durable) as replacement:
+        replacement.file.write(header.encode() + struct.pack("<I", len(text)))
+        replacement.file.write(text)
         if covered:
             covered.update(text)
-        _write_payload(new, payload, header.payload_bytes, covered)
-        new.file.write(trailer)
+        _write_payload(replacement, payload, header.payload_bytes, covered)
+        replacement.file.write(trailer)
         # An old sidecar must not outlive the file that it is about.
-        remove_sidecar(path)
-        new.commit()
+        if not (new and path.exists()):
+            remove_sidecar(path)
+        replacement.commit(new=new)
     if covered:
         # The file is complete; without a sidecar it is only less well guarded.
         with contextlib.suppress(OSError):
@@ -103,17 +106,17 @@ def _check_flags(extensions: Extension) -> None:
 
 
 def _write_payload(
-    new: Replacement, payload: Iterable[bytes | memoryview], announced: int, checksum: Checksum | None
+    replacement: Replacement, payload: Iterable[bytes | memoryview], announced: int, checksum: Checksum | None
 ) -> None:
     left = announced
     for piece in _pieces(payload):
         left -= len(piece)
         if left < 0:
             break
-        new.file.write(piece)
+        replacement.file.write(piece)
         if checksum:
             checksum.update(piece)
-        new.hand_over()
+        replacement.hand_over()
     if left:
         found = "more" if left < 0 else f"only {announced - left}"
         raise ValueError(f"the header announces {announced} payload bytes but there are {found}")

@@ -1,4 +1,4 @@
-"""A file that takes another's place all at once, or not at all. Spec: kv §3, §11.
+"""A file that takes its place, or another's, all at once or not at all. Spec: kv §3, §11.
 
 Owns the temporary's name, the flushing and the renaming. Must not know what is written.
 """
@@ -6,11 +6,15 @@ Owns the temporary's name, the flushing and the renaming. Must not know what is 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Final, Self
+
+# What file systems say that know no second name for a file.
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def temporary_path(path: Path) -> Path:
@@ -50,12 +54,18 @@ class Replacement:
             # Linux begins to write what it is told will not be read. What is not on the disk yet it keeps.
             os.posix_fadvise(self.file.fileno(), start, self._handed_over - start, os.POSIX_FADV_DONTNEED)
 
-    def commit(self) -> None:
-        """Let the new file be seen. When durable it is on the disk before it is, and so is its name after."""
+    def commit(self, *, new: bool = False) -> None:
+        """Let the new file be seen. When durable it is on the disk before it is, and so is its name after.
+
+        A `new` file takes nobody's place: FileExistsError if there is one of its name.
+        """
         self.file.flush()
         if self._durable:
             _flush_to_disk(self.file.fileno())
-        self._temporary.replace(self._path)
+        if new:
+            _rename_to_free(self._temporary, self._path)
+        else:
+            self._temporary.replace(self._path)
         self._committed = True
         if self._durable:
             _flush_directory(self._path.parent)
@@ -74,6 +84,20 @@ class Replacement:
             if not self._committed:
                 with contextlib.suppress(FileNotFoundError):
                     self._temporary.unlink()
+
+
+def _rename_to_free(path: Path, name: Path) -> None:
+    """Rename `path`, but over no other file, not even one that another process makes at this moment."""
+    try:
+        name.hardlink_to(path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if name.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(name)) from None
+        path.replace(name)
+    else:
+        path.unlink()
 
 
 def _flush_to_disk(fd: int) -> None:

@@ -21,6 +21,10 @@ class NotSaved(Ds4Error):
     """A conversation could not be written; what was saved of it before is still there."""
 
 
+class NameTaken(NotSaved):
+    """There is a file of that name, and it is another conversation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capture:
     """The parts of one file. `payload` is the state, empty for a stripped session."""
@@ -31,15 +35,21 @@ class Capture:
     payload: tuple[memoryview, ...] = ()
     trailer: bytes = b""
 
-    def write(self, directory: Path) -> CacheFile:
+    def write(self, directory: Path, *, new: bool = False) -> CacheFile:
         """Write the file into `directory`, which is made if need be (mode 0700): wholly or not at all.
 
-        Raises NotSaved.
+        Raises NotSaved, and NameTaken for a `new` file if there is one of its name.
         """
+        path = directory / self.name
+        # A state takes long to write: better not only to find out.
+        if new and path.exists():
+            raise NameTaken(f"there is a file {path} already")
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return write_cache_file(directory / self.name, self.header, self.text, self.payload, self.trailer)
+            return write_cache_file(path, self.header, self.text, self.payload, self.trailer, new=new)
         except OSError as error:
+            if new and isinstance(error, FileExistsError) and path.exists():
+                raise NameTaken(f"there is a file {path} already") from None
             raise NotSaved(f"cannot save in {directory}: {error.strerror or error}") from None
 
 

@@ -21,7 +21,7 @@ from shared.kv.files.cache_reader import open_cache_file
 from shared.kv.files.checksum import remove_sidecar
 from shared.kv.files.header import PAYLOAD_ABI, Extension, Header, Reason
 from shared.kv.files.trailers import encode_title, read_title
-from shared.kv.sessions.capture import Capture, NotSaved, with_payload
+from shared.kv.sessions.capture import Capture, NameTaken, NotSaved, with_payload
 from shared.kv.sessions.identity import session_name
 from shared.kv.sessions.loading import load_state
 from shared.kv.sessions.stored_session import (
@@ -156,12 +156,16 @@ class SessionFolder:
     def write(self, capture: Capture, *, instead_of: StoredSession | None = None) -> StoredSession:
         """Write a session into our folder. The file of a legacy session that it continues goes.
 
-        If the file is no longer the one that was `instead_of`, another program has gone on with the
-        conversation: that stays as it is, and `capture` becomes a session of its own. Raises NotSaved.
+        If a file of that name is there and not the one that was `instead_of`, it is that of another program,
+        which has gone on with the conversation or begun one with the same words in the same second: it stays
+        as it is, and `capture` becomes a session of its own. Raises NotSaved.
         """
-        if instead_of and self._has_changed(capture.name, instead_of):
-            return self._put(self._of_its_own(capture))
-        written = self._put(capture)
+        if instead_of and self._is_still(capture.name, instead_of):
+            return self._put(capture)
+        try:
+            written = self._put(capture, new=True)
+        except NameTaken:
+            return self._put_apart(capture)
         if instead_of and instead_of.writable and instead_of.file.name != capture.name:
             with contextlib.suppress(OSError):
                 _remove(instead_of.file.path)
@@ -207,31 +211,32 @@ class SessionFolder:
         check_room(stored, max(header.context, header.tokens + 1), session.context)
         return load_state(stored, session)
 
-    def _put(self, capture: Capture) -> StoredSession:
-        capture.write(self.own)
+    def _put(self, capture: Capture, *, new: bool = False) -> StoredSession:
+        capture.write(self.own, new=new)
         written = read_stored_session(self.own / capture.name, writable=True)
         assert written is not None
         return written
 
-    def _has_changed(self, name: str, known: StoredSession) -> bool:
-        """Whether our folder has another session of that name than the `known` one."""
-        if known.file.name != name:
-            return False
+    def _is_still(self, name: str, known: StoredSession) -> bool:
+        """Whether the session of that name in our folder is the `known` one, and as it was."""
         try:
-            return read_cache_file(self.own / name).header != known.file.header
+            return (
+                known.file.name == name
+                and read_cache_file(self.own / name, any_abi=True).header == known.file.header
+            )
         except (CacheFileError, OSError):
             return False
 
-    def _of_its_own(self, capture: Capture) -> Capture:
-        """The same conversation as if it had begun later, so that it has another name."""
-        title = read_title(io.BytesIO(capture.trailer))
-        created_at = self._now(capture.header.created_at + 1)
-        while (self.own / session_name(title, created_at)).exists():
+    def _put_apart(self, capture: Capture) -> StoredSession:
+        """Write a conversation as if it had begun later, in the first second that gives it a free name."""
+        title, created_at = read_title(io.BytesIO(capture.trailer)), capture.header.created_at
+        while True:
             created_at += 1
-        header = replace(
-            capture.header, created_at=created_at, last_used=max(created_at, capture.header.last_used)
-        )
-        return replace(capture, name=session_name(title, created_at), header=header)
+            used = max(created_at, capture.header.last_used)
+            header = replace(capture.header, created_at=created_at, last_used=used)
+            name = session_name(title, created_at)
+            with contextlib.suppress(NameTaken):
+                return self._put(replace(capture, name=name, header=header), new=True)
 
     def _now(self, created_at: int) -> int:
         """The time of a save; a clock that was set back does not put it before the conversation."""

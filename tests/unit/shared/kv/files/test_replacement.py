@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -142,3 +144,21 @@ def test_where_fsync_stops_at_the_drive_the_full_flush_is_asked_for(
     monkeypatch.setattr(replacement.fcntl, "fcntl", refuse)
     put(tmp_path / "file", b"new")
     assert steps == ["flush file", "rename", "flush directory"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_takes_nobodys_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "file"
+    with Replacement(path) as new:
+        new.file.write(b"first")
+        new.commit(new=True)
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(FileExistsError), Replacement(path) as new:
+        new.commit(new=True)
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]

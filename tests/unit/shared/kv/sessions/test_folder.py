@@ -298,24 +298,3 @@ def test_whatever_is_written_is_read_again(tmp_path_factory, title, text, create
     assert (stored.title, folder.read(stored), stored.created_at) == (title, text, created)
     assert folder.find(path.stem) == stored
     assert stored.stripped == (not b"".join(payload))
-
-
-def test_what_another_program_saved_meanwhile_stays(tmp_path):
-    folder = folder_in(tmp_path, clock=Clock(CREATED + 9))
-    origin = Origin(b"one", CREATED)
-    mine = theirs = save(folder, "one", "begun")
-    theirs = folder.write(folder.capture(origin, b"begun, theirs", tokens=4, context=9), instead_of=theirs)
-    assert theirs.identity == mine.identity
-    apart = folder.write(folder.capture(origin, b"begun, mine", tokens=4, context=9), instead_of=mine)
-    assert {folder.read(stored) for stored in folder.sessions()} == {b"begun, theirs", b"begun, mine"}
-    assert (apart.title, apart.created_at, folder.find(apart.identity)) == (b"one", CREATED + 9, apart)
-    # From then on it is a session like any other; and one more such meeting finds a free name too.
-    assert folder.write(
-        folder.capture(Origin(b"one", CREATED + 9), b"x", tokens=1, context=9), instead_of=apart
-    )
-    assert len(folder.sessions()) == 2
-    folder.write(folder.capture(origin, b"begun, third", tokens=5, context=9), instead_of=mine)
-    assert [stored.created_at - CREATED for stored in folder.sessions()].count(10) == 1
-    folder.delete(theirs)
-    assert folder.write(folder.capture(origin, b"mine", tokens=4, context=9), instead_of=mine) != apart
-    assert folder.find(mine.identity).created_at == CREATED
