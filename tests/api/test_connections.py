@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack, closing
 from typing import Any
@@ -112,6 +114,25 @@ def test_leaving_in_decode_stops_it_within_a_token(stream: bool) -> None:
     assert content_of(answer) == "next"
     assert server.log.count("client left") == 1
     assert "cancelled during decode" in server.log
+
+
+def test_a_client_that_is_killed_in_the_middle_of_a_stream_is_one_line() -> None:
+    reader = (
+        "import sys, urllib.request as u; [print(l, flush=True) for l in u.urlopen(u.Request(*sys.argv[1:2],"
+        " data=sys.argv[2].encode()))]"
+    )
+    script = {"turns": [{"pieces": ["a"] * 2000, "piece_delay_s": 0.01}, {"pieces": ["next"]}]}
+    with serve_script(script) as server:
+        body = json.dumps(chat_body(stream=True))
+        command = [sys.executable, "-c", reader, f"{server.url}/v1/chat/completions", body]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline()
+            client.kill()
+        server.wait_idle()
+        assert content_of(ask_chat(server, chat_body())) == "next"
+    assert server.log.count("client left") == 1
+    assert "error" not in server.log
 
 
 @pytest.mark.parametrize("stream", [True, False])

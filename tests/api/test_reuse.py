@@ -90,6 +90,15 @@ def test_an_agents_turns_prefill_only_the_results(echo: bool) -> None:
     assert [prompt - cached for prompt, cached, _ in figures[1:]] == [_RESULT_TOKENS] * 2
 
 
+@pytest.mark.parametrize("echo", [True, False])
+def test_a_call_made_again_and_again_costs_only_its_result(echo: bool) -> None:
+    with serve_script(_script(*["r</think>Again." + _call("cat a.txt")] * 6)) as server:
+        figures = _talk(server, 6, echo=echo, tools=_TOOLS)
+        assert len(set(re.findall(r"ids=\[(call_\w+)\]", server.log))) == 6
+    assert _reused_whole(figures)
+    assert [prompt - cached for prompt, cached, _ in figures[1:]] == [_RESULT_TOKENS] * 5
+
+
 def test_control_tokens_that_the_model_wrote_itself_do_not_cost_the_prefix() -> None:
     """The client sends them back as text; the state holds them where the model sampled them."""
     turns = [
