@@ -57,10 +57,14 @@ class ConversationFile:
         self.stored = stored
         self._origin = Origin(stored.title, stored.created_at) if stored else None
 
-    def forget(self, stored: StoredSession) -> None:
-        """`stored` was deleted. The conversation keeps its identity for the case that it is saved again."""
-        if self.stored is not None and self.stored.identity == stored.identity:
-            self.stored = None
+    def forget(self, stored: StoredSession) -> bool:
+        """`stored` was deleted. If it was this conversation, that goes on as another one, with a name of its
+        own: what was deleted does not come back. Returns whether it was."""
+        if self.stored is None or self.stored.identity != stored.identity:
+            return False
+        self.stored = None
+        self._origin = Origin(stored.title, stored.created_at + 1)
+        return True
 
     @property
     def is_up_to_date(self) -> bool:

@@ -104,8 +104,8 @@ class SessionCommands:
         self._writer.settle()
         stored = self._folder.find(prefix)
         self._folder.delete(stored)
-        self._file.forget(stored)
-        self._say(f"session {stored.short_id} is deleted", "ds4.ok")
+        goes_on = ": this conversation goes on as a new session" if self._file.forget(stored) else ""
+        self._say(f"session {stored.short_id} is deleted{goes_on}", "ds4.ok")
 
     def strip(self, prefix: str) -> None:
         """Drop the state of a session; its text stays. Raises Ds4Error."""

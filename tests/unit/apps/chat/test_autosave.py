@@ -237,3 +237,14 @@ def test_two_chats_on_one_session_lose_no_turn(chat, tmp_path):
     assert len(saved_files(tmp_path)) == 2
     tokens = [chat(resume=name).conversation.tokens for name in saved_ids(tmp_path)]
     assert sorted(tokens) == sorted([left.conversation.tokens, right.conversation.tokens])
+
+
+def test_two_chats_that_begin_alike_in_the_same_second_are_both_kept(chat, tmp_path):
+    left, right = chat(), chat()
+    left.run("hello")
+    right.run("hello")
+    right.conversation.began_at = left.conversation.began_at
+    left.leave("from the left")
+    assert "changed by another program" not in right.leave("from the right")
+    tokens = [chat(resume=name).conversation.tokens for name in saved_ids(tmp_path)]
+    assert sorted(tokens) == sorted([left.conversation.tokens, right.conversation.tokens])

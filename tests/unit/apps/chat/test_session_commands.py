@@ -141,19 +141,40 @@ def test_the_agents_folder_is_read_and_never_written(chat, tmp_path):
     assert sorted(agents.iterdir()) == sorted([path, legacy])
 
 
-def test_a_deleted_session_comes_back_only_with_a_new_turn(chat, tmp_path):
+def test_a_deleted_session_does_not_come_back(chat, tmp_path):
     one = chat()
     one.run("one", "/save")
     (name,) = saved_files(tmp_path)
-    assert one.run(f"/del {name[:8]}") == f"session {name[:8]} is deleted\n"
+    said = f"session {name[:8]} is deleted: this conversation goes on as a new session\n"
+    assert one.run(f"/del {name[:8]}") == said
     assert (saved_files(tmp_path), one.conversation.turns) == ([], 1)
     assert "saving" not in one.leave()
-    two = chat()
-    two.run("one", "/save")
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_what_is_said_around_a_deletion_is_saved_as_a_session_of_its_own(chat, tmp_path, after):
+    one = chat()
+    one.run("one", "/save")
     (name,) = saved_files(tmp_path)
-    two.run(f"/del {name[:8]}")
-    two.leave("two")
-    assert saved_files(tmp_path) == [name]
+    delete = f"/del {name[:8]}"
+    one.run(*([delete, "two"] if after else ["two", delete]))
+    one.leave()
+    (other,) = saved_files(tmp_path)
+    assert other != name
+    again = chat(resume=NEWEST)
+    assert again.conversation.tokens == one.conversation.tokens
+    assert again.run("/list").splitlines()[0].endswith("  one")
+
+
+def test_deleting_another_session_is_all_that_it_is(chat, tmp_path):
+    chat().leave("other")
+    (name,) = saved_files(tmp_path)
+    one = chat()
+    one.run("one", "/save")
+    assert one.run(f"/del {name[:8]}") == f"session {name[:8]} is deleted\n"
+    (mine,) = saved_files(tmp_path)
+    one.leave("two")
+    assert saved_files(tmp_path) == [mine]
 
 
 def test_a_session_too_large_for_the_context_says_which_would_do(chat, tmp_path):
