@@ -158,12 +158,17 @@ class Slots:
         return None if in_tool_call or slot.hides_tokens else self.save_on_the_way(slot)
 
     def shut_down(self) -> None:
-        """Save what every slot holds, and wait until it is on disk."""
+        """Save what every slot holds, and wait until it is on disk. What goes wrong with one costs the
+        others nothing."""
         if self._store is None:
             return
         for slot in self.slots:
-            if slot.worth >= self.settings.min_tokens:
-                self._save_worth(slot, Reason.SHUTDOWN, self.settings.min_tokens)
+            try:
+                if slot.worth >= self.settings.min_tokens:
+                    self._save_worth(slot, Reason.SHUTDOWN, self.settings.min_tokens)
+            except Exception as error:  # whatever it was
+                why = f"slot {slot.number}: {type(error).__name__}: {error}"
+                self._not_saved(slot.session.position, Reason.SHUTDOWN, why)
         self._store.flush()
 
     def _occupy(self, slot: LiveSlot) -> None:

@@ -189,6 +189,24 @@ class TestSavingFirst:
             ("SHUTDOWN", len(talk.prompt(LONG).tokens) + len("answer")),
         ]
 
+    def test_a_slot_that_fails_at_the_end_does_not_cost_the_others(
+        self, talks: TalkMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        talk = talks(3, folder=tmp_path, settings=QUIET)
+        for name in ("first", "second", "third"):
+            talk.turn(talk.prompt([Message("user", f"{name} story " * 40)]), b"x")
+        broken = talk.slots.slots[1].session
+
+        def fail(file: object) -> int:
+            raise RuntimeError("device lost")
+
+        monkeypatch.setattr(broken, "save", fail)
+        position = broken.position
+        talk.slots.shut_down()
+        assert [reason for reason, _ in headers(tmp_path)] == ["SHUTDOWN"] * 2
+        line = f"kv skipped tokens={position} reason=shutdown: slot 1: RuntimeError: device lost"
+        assert talk.said.count(line) == 1
+
     def test_without_a_store_the_end_is_quiet(self, talk: LiveTalk) -> None:
         talk.turn(talk.prompt(LONG), b"x")
         talk.slots.shut_down()
