@@ -244,27 +244,24 @@ class Slots:
 
     def _load(self, prompt: Prompt, slot: LiveSlot, file: CacheFile, saved: Saved | None) -> Start | None:
         assert self._store is not None
-        refused = False
+        asked, offset, tokens = False, None, prompt.tokens
 
-        def accepts(tokens: list[int], file: CacheFile) -> bool:
-            nonlocal refused
-            offset = resume_offset(tokens, file, prompt, self._controls)
-            refused = offset is None
-            return offset is not None and (
-                len(prompt.after(tokens, offset, self.tokenizer)) < slot.session.context
-            )
+        def accepts(loaded: list[int], file: CacheFile) -> bool:
+            nonlocal asked, offset, tokens
+            asked, offset = True, resume_offset(loaded, file, prompt, self._controls)
+            if offset is None:
+                return False
+            tokens = prompt.after(loaded, offset, self.tokenizer)
+            return len(tokens) < slot.session.context
 
         loaded = self._store.load(file, prompt.rendered, slot.session, accepts)
-        if loaded is None:
-            if refused:
-                self._refusals.add(file, prompt)
+        if asked and offset is None:
+            self._refusals.add(file, prompt)
+        if loaded is None or offset is None:
             return None
-        offset = resume_offset(loaded.tokens, file, prompt, self._controls)
-        assert offset is not None
         slot.loaded(loaded.tokens, prompt, offset, hidden_kind(file))
         if self._tool_memory is not None:
             self._tool_memory.adopt(loaded.tool_map, loaded.text)
-        tokens = prompt.after(loaded.tokens, offset, self.tokenizer)
         return Start(slot, prompt, tokens, "disk-text", len(loaded.tokens), loaded.file, saved)
 
     def _save_worth(

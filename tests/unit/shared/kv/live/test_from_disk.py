@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from shared.kv.live.prompt import Prompt
 from shared.kv.live.tool_memory import ToolMemory
 from shared.text import marks
 from shared.text.messages import Message
+from shared.text.segments import Segment
 from tests.support.live_talk import SMALL, LiveTalk, TalkMaker
 from tests.support.turns import BASH
 
@@ -47,6 +49,25 @@ class TestFromDisk:
         assert talk.turn(prompt) == ("disk-text", live, len(prompt.tokens) - live)
         assert talk.start.file is not None
         assert talk.start.file.header.reason is Reason.SHUTDOWN
+
+    def test_what_is_new_is_encoded_once(
+        self, talks: TalkMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        talk = talks(folder=tmp_path)
+        thought = [*b"hm", talk.tokenizer.specials.think_end, *b"ok"]
+        talk.turn(talk.prompt(LONG, "high"), thought, ending="visible", content="ok")
+        talk = restarted(talks, talk, tmp_path)
+        prompt = talk.prompt(more(LONG, "ok", "and?"), "high")
+        encoded: list[Sequence[Segment]] = []
+        encode = talk.tokenizer.encode_segments
+
+        def count(segments: Sequence[Segment]) -> list[int]:
+            encoded.append(segments)
+            return encode(segments)
+
+        monkeypatch.setattr(talk.tokenizer, "encode_segments", count)
+        assert talk.turn(prompt).source == "disk-text"
+        assert len(encoded) == 1
 
     def test_another_conversation_begins_with_the_anchor_of_the_first(
         self, talks: TalkMaker, tmp_path: Path
