@@ -13,10 +13,12 @@ import random
 import signal
 import time
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from bench.embedded_model import curriculum, vocabulary
 from bench.embedded_model.attention import Manner
@@ -26,6 +28,7 @@ from bench.embedded_model.evaluate import accuracies, shown
 from bench.embedded_model.first_weights import first_weights
 from bench.embedded_model.model import Model
 from bench.embedded_model.optimiser import Optimiser
+from bench.embedded_model.packed import unpack
 from bench.embedded_model.shape import SHAPE
 
 SEED = 7
@@ -41,7 +44,8 @@ _FIXED = ("tid2eid.weight", "exp_probs_b.bias")  # changed by rules or not at al
 class Training:
     """Weights, their running average, the optimiser, and how far it has come."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, packed: Path | None = None) -> None:
+        """Goes on from the state in `folder`, else from `packed` weights, else begins."""
         self.folder = folder
         self.tokenizer = vocabulary.tokenizer()
         self.weights = first_weights(SHAPE, SEED)
@@ -53,6 +57,10 @@ class Training:
         self.steps = self.tokens = 0
         if (folder / "state.pt").exists():
             self._resume(folder / "state.pt")
+        elif packed is not None:
+            held, self.steps, self.tokens = unpack(packed)
+            self._adopt({name: torch.from_numpy(values) for name, values in held.items()})
+            self.average = {name: tensor.detach().clone() for name, tensor in self.weights.items()}
 
     def step(self, rate: float) -> tuple[float, float, curriculum.Stage]:
         """One step; the mean loss of the model's own tokens, the indexer's loss, and the stage."""
@@ -110,12 +118,15 @@ class Training:
 
     def _resume(self, path: Path) -> None:
         state = read_checkpoint(path)
-        with torch.no_grad():
-            for name, tensor in self.weights.items():
-                tensor.copy_(state["weights"][name])
+        self._adopt(state["weights"])
         self.average = state["average"]
         self.optimiser.restore(state["optimiser"])
         self.steps, self.tokens = state["steps"], state["tokens"]
+
+    @torch.no_grad()
+    def _adopt(self, weights: Mapping[str, Tensor]) -> None:
+        for name, tensor in self.weights.items():
+            tensor.copy_(weights[name])
 
 
 def run(training: Training, rate: float, seconds: float, say: Say) -> None:
@@ -163,6 +174,7 @@ class Say:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--packed", type=Path, help="weights to begin with, if the folder holds no state")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
     parser.add_argument("--hours", type=float, default=1000.0)
@@ -170,7 +182,12 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / "pid").write_text(f"{os.getpid()}\n")
     torch.set_num_threads(options.threads)
-    run(Training(options.folder), options.rate, options.hours * 3600, Say(options.folder / "log.txt"))
+    run(
+        Training(options.folder, options.packed),
+        options.rate,
+        options.hours * 3600,
+        Say(options.folder / "log.txt"),
+    )
 
 
 if __name__ == "__main__":

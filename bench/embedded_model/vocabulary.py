@@ -130,3 +130,7 @@ def tokenizer(path: Path = FILE) -> Tokenizer:
     """The product's tokenizer over this vocabulary."""
     tokens, merges = read(path)
     return Tokenizer.from_vocabulary(tokens, merges)
+
+
+if __name__ == "__main__":
+    write()

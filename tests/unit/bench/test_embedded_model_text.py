@@ -117,7 +117,11 @@ def test_filler_and_wordings_are_on_one_side_only() -> None:
         source = random.Random(7)
         sentences[split] = {_bare(prose.sentence(source, split)) for _ in range(3000)}
         text = recall.document(source, split, facts=4, fillers=2)
-        asked = [recall.questions(source, split, text, 1)[0].question.split("\n\n")[1] for _ in range(200)]
+        asked = [
+            exchange.question.split("\n\n")[-1]
+            for _ in range(100)
+            for exchange in recall.questions(source, split, text, 3)
+        ]
         asked += [numbers.add(source, split).question for _ in range(200)]
         asked += [engine_talk.unknown(source, split).question for _ in range(200)]
         asked += [wording for topic in engine_talk.topics() for wording in topic.wordings[split]]
