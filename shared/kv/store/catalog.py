@@ -65,6 +65,7 @@ class Catalog:
         )
         self._seen_ns: int | None = None  # the directory's time at the last scan that can be relied on
         self._changes = 0  # of our own, in work
+        self._changed_ns: int | None = None  # the directory's time after the last of them, while it is fresh
 
     @property
     def files(self) -> Collection[CacheFile]:
@@ -88,12 +89,13 @@ class Catalog:
         if self._changes:
             return []
         modified = self._directory.stat().st_mtime_ns
-        if modified == self._seen_ns:
+        fresh = self._is_fresh(modified)
+        if modified == self._seen_ns and (modified != self._changed_ns or self._has_names()):
+            if not fresh:
+                self._changed_ns = None
             return []
-        # The times of two changes in a row may be the same.
-        age = self._wall_ns() - modified
         damaged = self._scan()
-        self._seen_ns = None if age < (_TICK_NS if modified % _COARSE_UNIT_NS else _COARSE_NS) else modified
+        self._seen_ns, self._changed_ns = None if fresh else modified, None
         return damaged
 
     def begin_change(self) -> None:
@@ -109,8 +111,8 @@ class Catalog:
         self._seen_ns = None
         with contextlib.suppress(OSError):
             modified = self._directory.stat().st_mtime_ns
-            if self._names() == self._entries.keys():
-                self._seen_ns = modified
+            if self._has_names():
+                self._seen_ns = self._changed_ns = modified
 
     def update(self, file: CacheFile) -> None:
         """Take in that this process wrote `file`, or wrote to it."""
@@ -162,10 +164,14 @@ class Catalog:
             self.forget(name)
         return damaged
 
-    def _names(self) -> set[str]:
-        """Of all regular files that may be cache files, without a look at each of them."""
+    def _is_fresh(self, modified: int) -> bool:
+        """Whether another change of the directory might give it the same time once more."""
+        return self._wall_ns() - modified < (_TICK_NS if modified % _COARSE_UNIT_NS else _COARSE_NS)
+
+    def _has_names(self) -> bool:
+        """Whether what is known are the names in the directory; takes no look at the files themselves."""
         with os.scandir(self._directory) as entries:
-            return {
+            return self._entries.keys() == {
                 entry.name.lower()
                 for entry in entries
                 if is_cache_name(entry.name) and entry.is_file(follow_symlinks=False)

@@ -226,11 +226,10 @@ def test_a_text_length_that_cannot_be_the_names(tmp_path: Path) -> None:
 
 
 def test_a_change_of_our_own_needs_no_scan(tmp_path: Path, reads: Reads) -> None:
-    now = 1_700_000_000_000_000_000
-    catalog = Catalog(tmp_path, wall_ns=lambda: now)
+    age = 0
+    catalog = Catalog(tmp_path, wall_ns=lambda: tmp_path.stat().st_mtime_ns + age)
     one, two = (put_cache_file(tmp_path, text, payload=b"") for text in (b"one", b"two"))
     (tmp_path / cache_name(b"folder")).mkdir()
-    os.utime(tmp_path, ns=(now, now))
     catalog.refresh()
     reads.take()
     catalog.begin_change()
@@ -242,9 +241,27 @@ def test_a_change_of_our_own_needs_no_scan(tmp_path: Path, reads: Reads) -> None
     catalog.forget(one.name)
     catalog.end_change()
     reads.take()
+    age = MINUTE_NS
+    catalog.refresh()
+    assert reads.take() == (0, 1), "the names alone, and no more than once"
     catalog.refresh()
     assert reads.take() == (0, 0)
     assert {file.name for file in catalog.files} == {two.name, three.name}
+
+
+def test_what_others_do_right_after_a_change_of_our_own_is_found(tmp_path: Path) -> None:
+    changed = now = 1_700_000_000_000_000_000
+    catalog = Catalog(tmp_path, wall_ns=lambda: now)
+    catalog.refresh()
+    catalog.begin_change()
+    catalog.update(read_cache_file(put_cache_file(tmp_path, b"ours", payload=b"")))
+    os.utime(tmp_path, ns=(changed, changed))
+    catalog.end_change()
+    now += MINUTE_NS
+    put_cache_file(tmp_path, b"theirs", payload=b"")
+    os.utime(tmp_path, ns=(changed, changed))
+    catalog.refresh()
+    assert len(catalog.files) == 2
 
 
 @pytest.mark.parametrize("comes", [True, False])
