@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from shared.kv.files.cache_file import CacheFile
@@ -24,10 +25,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a state is not written. `already_stored`: the file is there, so nothing is missing."""
+    """Why a state is not written. `already_stored`: the file is there, so nothing is missing.
+
+    `obstacle` names the file or directory that stands in the way, and will the next time too.
+    """
 
     why: str
     already_stored: bool = False
+    obstacle: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

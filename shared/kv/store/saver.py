@@ -60,6 +60,7 @@ class Saver:
         self._free = free
         self._lock = threading.Lock()
         self._coming: dict[str, CacheFile] = {}  # files whose write is not done
+        self._told: dict[Path, str] = {}  # what stands in the way, and why: it is said once
         self.writer = Writer(self._failed)
         self.bytes_written = 0  # of all files, since the start
 
@@ -68,11 +69,13 @@ class Saver:
     ) -> Refusal | None:
         """What speaks against writing `incoming`. A file that is there gets the `tool_map` it lacks."""
         self._shelf.pin(protect)
+        directory = self._shelf.directory.path
         try:
             if not self._shelf.take():
-                return Refusal("another process writes to this directory")
+                return Refusal("another process writes to this directory", obstacle=directory)
         except StoreUnavailable as error:
-            return Refusal(str(error))
+            return Refusal(str(error), obstacle=directory)
+        self._told.pop(directory, None)
         if incoming.file.header.tokens < self._settings.min_tokens:
             return Refusal(f"fewer than {self._settings.min_tokens} tokens")
         if not 0 < len(incoming.text) <= MOST_TEXT_BYTES:
@@ -120,8 +123,9 @@ class Saver:
         payload = None if refusal is not None else self._copied(session, payload_bytes)
         if payload is None:
             refusal = refusal or Refusal("there is no memory for a copy of it")
-            self._say_skipped(incoming, refusal.why)
+            self._say_refused(incoming, refusal)
             return Saved(refusal.already_stored, refusal.why, 0)
+        self._told.pop(incoming.file.path, None)
         with self._lock:
             self._coming[incoming.file.name] = incoming.file
         self.writer.put(
@@ -155,11 +159,12 @@ class Saver:
             if name in self._coming:
                 return Refusal("already being written", already_stored=True)
         file = self._shelf.get(name)
+        path = incoming.file.path
         if file is None:
             foreign = self._shelf.is_foreign(name)
-            return Refusal("a file of another version has the same name") if foreign else None
+            return Refusal("a file of another version has the same name", obstacle=path) if foreign else None
         if is_saved_session(file.header):
-            return Refusal("a saved session has the same text")
+            return Refusal("a saved session has the same text", obstacle=path)
         serves = (
             file.header.model_id == header.model_id
             and (file.header.quant_bits == header.quant_bits or not self._settings.reject_other_quant)
@@ -265,6 +270,13 @@ class Saver:
     def _forget(self, incoming: Incoming) -> None:
         with self._lock:
             self._coming.pop(incoming.file.name, None)
+
+    def _say_refused(self, incoming: Incoming, refusal: Refusal) -> None:
+        if refusal.obstacle is not None:
+            if self._told.get(refusal.obstacle) == refusal.why:
+                return
+            self._told[refusal.obstacle] = refusal.why
+        self._say_skipped(incoming, refusal.why)
 
     def _say_skipped(self, incoming: Incoming, why: str) -> None:
         header = incoming.file.header

@@ -169,3 +169,40 @@ def test_a_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
         assert one.save(A).stored
     assert stored_texts(tmp_path) == {A}
     one.store.close()
+
+
+def test_what_stands_in_the_way_is_said_once(tmp_path: Path) -> None:
+    first, second = OpenStore(tmp_path), OpenStore(tmp_path)
+    for text in (A, B, A):
+        assert second.save(text).why == "another process writes to this directory"
+    assert len(second.lines("kv skipped")) == 1
+    first.store.close()
+    assert second.save(A).stored
+    # From here on the other one is in the way of nobody; files may be.
+    paths = [put_cache_file(tmp_path, text * 40, abi=3) for text in (b"c", b"d")]
+    for _ in range(2):
+        for text in (b"c", b"d"):
+            assert second.save(text * 40).why == "a file of another version has the same name"
+    assert len(second.lines("kv skipped")) == 3
+    paths[0].unlink()
+    assert second.save(b"c" * 40).stored
+    paths[0].unlink()
+    second.store.find(A, 512)
+    put_cache_file(tmp_path, b"c" * 40, abi=3)
+    assert not second.save(b"c" * 40).stored
+    assert len(second.lines("kv skipped")) == 4
+    second.store.close()
+
+
+def test_a_writer_that_comes_back_is_said_again(tmp_path: Path) -> None:
+    store = OpenStore(tmp_path)
+    for _ in range(2):
+        # The directory is another one, and somebody was faster to take it.
+        shutil.rmtree(tmp_path)
+        other = OpenStore(tmp_path)
+        assert not store.save(A).stored
+        assert not store.save(A).stored
+        other.store.close()
+        assert store.save(A).stored
+    assert len(store.lines("kv skipped")) == 2
+    store.store.close()
