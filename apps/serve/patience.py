@@ -62,16 +62,15 @@ class Patience:
             self._waits = {job: self._waits[job] for job in waiting if job in self._waits}
 
     def _weigh(self, job: Job, turns: Sequence[TurnRun]) -> _Wait | None:
-        prompt = job.request.prompt
+        others = [turn.job.request.prompt for turn in turns]
+        try:
+            spared = self._slots.spared_after(job.request.prompt, others, _WORTH_WAITING)
+        except Ds4Error:
+            return None  # the turn will meet the same trouble, and say so
         best: _Wait | None = None
-        for turn in turns:
-            other = turn.job.request.prompt
-            try:
-                spared = self._slots.spared_after(prompt, other)
-            except Ds4Error:
-                return None  # the turn will meet the same trouble, and say so
+        for turn, tokens in zip(turns, spared, strict=True):
             # What both begin with may have to be computed first: that is no time lost.
-            left = spared if turn.decoding else 2 * spared
-            if spared >= _WORTH_WAITING and (best is None or left > best.left):
+            left = tokens if turn.decoding else 2 * tokens
+            if tokens >= _WORTH_WAITING and (best is None or left > best.left):
                 best = _Wait(turn, turn.decoding, left)
         return best

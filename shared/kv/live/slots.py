@@ -8,6 +8,7 @@ Must not know: dialects, requests, how a store keeps its files.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from shared.errors import ContextFullError, EngineFault, LiveStateLost
 from shared.kv.files.cache_file import CacheFile
@@ -97,22 +98,23 @@ class Slots:
         """Whether a live answer made all of `calls`. Any thread may ask; the answer may change at once."""
         return any(slot.calls.issuperset(calls) for slot in self.slots)
 
-    def spared_after(self, prompt: Prompt, other: Prompt) -> int:
-        """Tokens of work that `prompt` is spared if it waits for the turn of `other`, which is in work, and
-        goes on from what both begin with, instead of taking a free slot now; 0 or less if it had better not.
+    def spared_after(self, prompt: Prompt, others: Sequence[Prompt], least: int) -> list[int]:
+        """For each of `others`, whose turns are in work: tokens of work that `prompt` is spared if it waits
+        for that turn and goes on from what both begin with, instead of taking a free slot now. 0 or less if
+        it had better not, or if they have fewer than `least` tokens in common.
 
-        Reckons with the points that a turn leaves behind, and with what of `other` would have to go. Raises
+        Reckons with the points that a turn leaves behind, and with what of the other would have to go. Raises
         RuntimeError if no slot is free.
         """
-        common = common_prefix(prompt.tokens, other.tokens)
-        stops = plan_stops(other.tokens, 0, None, self.tokenizer.specials, self.settings)
-        shared = max((stop.position for stop in stops if stop.position <= common and stop.kind), default=0)
-        if not shared:
-            return 0
-        cost = discard_price(
-            len(other.tokens) - shared, worth_a_file=self.settings.min_tokens, saves=self._saves
-        )
-        return self._way(prompt)[0].cost - (len(prompt.tokens) - shared) - cost
+        shared = [self._shared(prompt, other, least) for other in others]
+        if not any(shared):
+            return shared
+        now = self._way(prompt)[0].cost
+        price = partial(discard_price, worth_a_file=self.settings.min_tokens, saves=self._saves)
+        return [
+            now - (len(prompt.tokens) - length) - price(len(other.tokens) - length) if length else 0
+            for length, other in zip(shared, others, strict=True)
+        ]
 
     def release(self, slot: LiveSlot) -> None:
         """The turn on `slot` is over, however it ended; its state stays for the next one."""
@@ -184,6 +186,16 @@ class Slots:
                 self._occupy(slot)
                 return self._from_memory(slot, reuse, None)
         raise LiveStateLost
+
+    def _shared(self, prompt: Prompt, other: Prompt, least: int) -> int:
+        """Tokens up to the last point that a turn of `other` leaves behind within what both begin with; 0 if
+        fewer than `least`."""
+        common = common_prefix(prompt.tokens, other.tokens)
+        if common < least:
+            return 0
+        stops = plan_stops(other.tokens, 0, None, self.tokenizer.specials, self.settings)
+        length = max((stop.position for stop in stops if stop.position <= common and stop.kind), default=0)
+        return length if length >= least else 0
 
     @property
     def _saves(self) -> bool:
