@@ -21,8 +21,6 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from apps.serve.jobs import Usage
-
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 _FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
@@ -97,17 +95,15 @@ class ServerMetrics:
         self._queue_seconds.observe(queued)
         self._prefill_seconds.observe(seconds)
 
-    def turn_finished(self, kind: str, finish: str, usage: Usage, seconds: float) -> None:
-        """A turn ended well after `seconds` of decoding."""
-        self._turns.labels(kind, finish).inc()
-        self._generated.labels(kind).inc(usage.completion)
-        self._reasoning.labels(kind).inc(usage.reasoning)
+    def decoded(self, kind: str, tokens: int, reasoning: int, seconds: float) -> None:
+        """So many `tokens` were sampled in an attempt at an answer; `reasoning` are part of them."""
+        self._generated.labels(kind).inc(tokens)
+        self._reasoning.labels(kind).inc(reasoning)
         self._decode_seconds.observe(seconds)
 
-    def turn_broken_off(self, kind: str, how: str, generated: int) -> None:
-        """A turn ended in another way, after it had sampled `generated` tokens."""
-        self._turns.labels(kind, how).inc()
-        self._generated.labels(kind).inc(generated)
+    def turn_ended(self, kind: str, finish: str) -> None:
+        """A turn is over, well or not."""
+        self._turns.labels(kind, finish).inc()
 
     def ignored(self, endpoint: str, fields: Iterable[str]) -> None:
         """A request had `fields` that were skipped. Clients cannot make up names without end: behind the

@@ -105,9 +105,11 @@ class TurnRun:
             # Only a stopping server cancels a job that still has a listener.
             self.job.fail(STOPPING)
         except ContextFullError as error:
+            self._log.refused(str(error))
             self._end(f"refused: {error}")
             self.job.fail(Failure.of(error, param=self._request.ask.input_field))
         except LiveStateLost as error:
+            self._log.refused(str(error))
             self._end(f"refused: {error}")
             self.job.fail(Failure(409, str(error), param=self._request.ask.input_field))
         except Ds4Error as error:
@@ -116,6 +118,7 @@ class TurnRun:
             self._end(f"failed during {phase}: {describe(error)}", state_is_good=False)
             self.job.fail(Failure(500, f"the engine failed during {phase}; the next request starts clean"))
         except Exception as error:
+            self._log.broken_off("error")  # whoever catches it writes the line
             self._end(f"internal error: {describe(error)}", state_is_good=False)
             raise
         finally:
@@ -210,6 +213,7 @@ class TurnRun:
     def _decode(self, start: Start) -> Generator[None, None, tuple[Turn, Generation]]:
         """One attempt at an answer, step by step; its events go out as they come."""
         self.job.phase = JobPhase.DECODE
+        self._log.decode_start()
         yield
         ask, slot = self._request.ask, start.slot
         form, thinking = self._request.form, self._request.thinking

@@ -34,7 +34,8 @@ class TurnLog:
         self._started = self._mark = time.monotonic()
         self._marked_tokens = 0
         self._prefill_seconds = 0.0
-        self._prompt = self._cached = self._generated = 0
+        self._decode_started: float | None = None  # of an attempt that is not counted yet
+        self._prompt = self._cached = self._generated = self._reasoning = 0
         self._source: Source = "miss"
         self._slot: int | None = None  # until it is known
         self._kind = job.request.ask.kind
@@ -104,20 +105,25 @@ class TurnLog:
             queued=self._started - self._job.created,
             seconds=self._prefill_seconds,
         )
-        self._restart_decode()
+
+    def decode_start(self) -> None:
+        """An attempt at an answer begins."""
+        self._decode_started = self._mark = time.monotonic()
+        self._marked_tokens = self._generated = self._reasoning = 0
 
     def restart(self) -> None:
-        """A second attempt begins."""
+        """The attempt came to nothing; the model is asked again."""
         self._line(f"{self._head()} tool call could not be read: asking the model again", LogKind.WARNING)
-        self._restart_decode()
+        self._end_attempt()
 
     def token(self, generation: Generation, turn: Turn) -> None:
         """After each step of decoding; writes a line now and then."""
         count = self._generated = generation.completion_tokens
+        self._reasoning = generation.reasoning_tokens
         if count - self._marked_tokens >= _TOKENS_PER_LINE:
             now = time.monotonic()
             chunk = _rate(count - self._marked_tokens, now - self._mark)
-            spent = now - self._decode_started
+            spent = now - (self._decode_started or now)
             self._line(
                 f"{self._head()} gen={count}{_state(turn)} decoding chunk={chunk} t/s "
                 f"avg={_rate(count, spent)} t/s {spent:.3f}s",
@@ -138,13 +144,13 @@ class TurnLog:
         now = time.monotonic()
         generated = finished.usage.completion
         prefilled = self._prompt - self._cached
-        self._metrics.turn_finished(
-            self._kind, finished.finish_reason, finished.usage, now - self._decode_started
-        )
+        self._generated, self._reasoning = generated, finished.usage.reasoning
+        decode_seconds = self._end_attempt()
+        self._metrics.turn_ended(self._kind, finished.finish_reason)
         self._line(
             f"{self._head()} gen={generated} source={self._source} prefilled={prefilled} "
             f"prefill={_rate(prefilled, self._prefill_seconds)} t/s "
-            f"decode={_rate(generated, now - self._decode_started)} t/s saved={saved_bytes / _MIB:.2f} MiB "
+            f"decode={_rate(generated, decode_seconds)} t/s saved={saved_bytes / _MIB:.2f} MiB "
             f"queued={self._started - self._job.created:.3f}s finish={finished.finish_reason} "
             f"{now - self._job.created:.3f}s",
             LogKind.GENERATION,
@@ -154,14 +160,14 @@ class TurnLog:
             source=self._source,
             prefill_seconds=round(self._prefill_seconds, 3),
             generated_tokens=generated,
-            decode_seconds=round(now - self._decode_started, 3),
+            decode_seconds=round(decode_seconds, 3),
             saved_bytes=saved_bytes,
             queued_seconds=round(self._started - self._job.created, 3),
             seconds=round(now - self._job.created, 3),
         )
 
     def cancelled(self) -> None:
-        self._metrics.turn_broken_off(self._kind, "cancelled", self._generated)
+        self.broken_off("cancelled")
         self._line(
             f"{self._head()} cancelled during {self._phase()}",
             LogKind.PLAIN,
@@ -169,14 +175,35 @@ class TurnLog:
             generated_tokens=self._generated,
         )
 
+    def refused(self, reason: str) -> None:
+        """No slot can take the prompt."""
+        self.broken_off("refused")
+        self._line(
+            f'{self._kind} finish=refused reason="{reason}"', LogKind.WARNING, **self._facts("refused")
+        )
+
     def failed(self, reason: str) -> None:
-        self._metrics.turn_broken_off(self._kind, "error", self._generated)
+        self.broken_off("error")
         self._line(
             f'{self._head()} finish=error error="{reason}"',
             LogKind.ERROR,
             **self._facts("error"),
             error=reason,
         )
+
+    def broken_off(self, how: str) -> None:
+        """Count a turn that did not end well."""
+        self._end_attempt()
+        self._metrics.turn_ended(self._kind, how)
+
+    def _end_attempt(self) -> float:
+        """Count the attempt, if one has begun. Returns its seconds."""
+        if self._decode_started is None:
+            return 0.0
+        seconds = time.monotonic() - self._decode_started
+        self._decode_started = None
+        self._metrics.decoded(self._kind, self._generated, self._reasoning, seconds)
+        return seconds
 
     def _facts(self, finish: str) -> dict[str, LogFact]:
         slot: dict[str, LogFact] = {} if self._slot is None else {"slot": self._slot}
@@ -185,10 +212,6 @@ class TurnLog:
     def _line(self, text: str, kind: LogKind, **facts: LogFact) -> None:
         slot = "" if self._slot is None else f" slot={self._slot}"
         self._log.line(f"{text}{slot} req={self._job.request.id}", kind, **facts)
-
-    def _restart_decode(self) -> None:
-        self._decode_started = self._mark = time.monotonic()
-        self._marked_tokens = 0
 
     def _phase(self) -> str:
         return "decode" if self._job.phase is JobPhase.DECODE else "prefill"

@@ -87,4 +87,20 @@ def test_a_turn_whose_client_left_is_counted_as_cancelled() -> None:
         server.wait_idle()
         seen: dict[str, Any] = _metrics(server)
     assert seen['ds4_turns_total{finish="cancelled",kind="chat"}'] == 1
+    # Tokens without their time would make rates of them too high.
+    assert seen['ds4_generated_tokens_total{kind="chat"}'] > 0
+    assert seen["ds4_decode_seconds_count"] == 1
     assert 'ds4_turns_total{finish="stop",kind="chat"}' not in seen
+
+
+def test_an_attempt_that_came_to_nothing_is_counted_with_its_time() -> None:
+    broken = "\n\n<｜DSML｜tool_calls>\n</｜DSML｜tool_calls>"
+    tool = {"type": "function", "function": {"name": "ls"}}
+    with serve_script({"turns": [{"pieces": [broken]}, {"pieces": ["fine"]}]}) as server:
+        usage = ask_chat(server, chat_body(tools=[tool]))["usage"]
+        server.wait_idle()
+        seen = _metrics(server)
+    assert usage["completion_tokens"] == len("fine")
+    assert seen['ds4_generated_tokens_total{kind="chat"}'] == len("fine") + len(broken.encode())
+    assert seen["ds4_decode_seconds_count"] == 2
+    assert seen['ds4_turns_total{finish="stop",kind="chat"}'] == 1

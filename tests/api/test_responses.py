@@ -178,6 +178,7 @@ class TestContinuation:
             _ask(server, "hello")
             late = _post(server, [_result([{"call_id": "call_gone"}])], stream=streamed)
             assert _ask(server, "hello")["output"][0]["content"][0]["text"] == "z"
+            assert server.log.count('finish=refused reason="the answer that these tool results') == 1
         if streamed:
             assert '"type":"response.failed"' in late.text
         else:

@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.routing import Route
 
 from apps.serve.app import create_app
-from apps.serve.jobs import Usage
 from apps.serve.log import ServerLog
 from apps.serve.schema.chat import ChatRequest
 from apps.serve.schema.request_models import REQUEST_MODELS
@@ -81,7 +80,8 @@ def test_every_metric_is_named() -> None:
     metrics = _worker().metrics
     metrics.request("/", 200, 0.1)
     metrics.prefilled("miss", 1, 0, queued=0.1, seconds=0.1)
-    metrics.turn_finished("chat", "stop", Usage(1, 0), 0.1)
+    metrics.decoded("chat", 1, 0, 0.1)
+    metrics.turn_ended("chat", "stop")
     metrics.ignored("/", ["a"])
     families = text_string_to_metric_families(metrics.text().decode())
     counted = {

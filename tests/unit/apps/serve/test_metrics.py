@@ -8,7 +8,6 @@ import contextlib
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.types import Message, Receive, Scope, Send
 
-from apps.serve.jobs import Usage
 from apps.serve.metrics import ServerMetrics
 from apps.serve.request_metrics import RequestMetrics
 from apps.serve.schema.request_models import skipped_fields
@@ -21,8 +20,10 @@ def _lines(metrics: ServerMetrics) -> list[str]:
 def test_a_turn_in_numbers() -> None:
     metrics = ServerMetrics()
     metrics.prefilled("disk-text", 30, 70, queued=0.01, seconds=3.0)
-    metrics.turn_finished("chat", "stop", Usage(100, 70, 0, completion=9, reasoning=4), 1.5)
-    metrics.turn_broken_off("messages", "cancelled", 3)
+    metrics.decoded("chat", 9, 4, 1.5)
+    metrics.turn_ended("chat", "stop")
+    metrics.decoded("messages", 3, 3, 0.5)
+    metrics.turn_ended("messages", "cancelled")
     lines = _lines(metrics)
     for line in (
         'ds4_prompts_total{source="disk-text"} 1.0',
@@ -31,10 +32,11 @@ def test_a_turn_in_numbers() -> None:
         'ds4_generated_tokens_total{kind="chat"} 9.0',
         'ds4_reasoning_tokens_total{kind="chat"} 4.0',
         'ds4_generated_tokens_total{kind="messages"} 3.0',
+        'ds4_reasoning_tokens_total{kind="messages"} 3.0',
         'ds4_turns_total{finish="stop",kind="chat"} 1.0',
         'ds4_turns_total{finish="cancelled",kind="messages"} 1.0',
         "ds4_prefill_seconds_sum 3.0",
-        "ds4_decode_seconds_sum 1.5",
+        "ds4_decode_seconds_sum 2.0",
         'ds4_queue_seconds_bucket{le="0.005"} 0.0',
         'ds4_queue_seconds_bucket{le="0.02"} 1.0',
     ):
