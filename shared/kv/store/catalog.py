@@ -170,12 +170,13 @@ class Catalog:
 
     def _has_names(self) -> bool:
         """Whether what is known are the names in the directory; takes no look at the files themselves."""
-        with os.scandir(self._directory) as entries:
-            return self._entries.keys() == {
-                entry.name.lower()
-                for entry in entries
-                if is_cache_name(entry.name) and entry.is_file(follow_symlinks=False)
-            }
+        seen = 0
+        for name in os.listdir(self._directory):
+            if name in self._entries or (is_cache_name(name) and name.lower() in self._entries):
+                seen += 1
+            elif is_cache_name(name) and stat.S_ISREG(os.lstat(self._directory / name).st_mode):
+                return False
+        return seen == len(self._entries)
 
     def _regular_files(self) -> Iterator[tuple[os.DirEntry[str], Signature]]:
         with os.scandir(self._directory) as entries:
