@@ -71,20 +71,9 @@ class Slots:
         tools that come without their history LiveStateLost if the answer that they belong to is no longer
         live, and ContextFullError if they do not fit behind it.
         """
-        free = [slot for slot in self.slots if not slot.busy]
-        if not free:
-            raise RuntimeError("every slot is in use: release one before the next turn begins")
-        reuses = [slot.look(prompt) for slot in free]
         if prompt.tail is not None and prompt.tail.alone:
-            return self._begin_behind(free, reuses)
-        files = self._candidates(prompt, free[0].session.context, max(reuse.offset for reuse in reuses))
-        way = choose(
-            free,
-            reuses,
-            self._stored_prefix(files[0], prompt) if files else None,
-            worth_a_file=self.settings.min_tokens,
-            saves=self._store is not None and not self._store.read_only,
-        )
+            return self._begin_behind(*self._offers(prompt))
+        way, files = self._way(prompt)
         slot = way.slot
         self._occupy(slot)
         try:
@@ -201,13 +190,17 @@ class Slots:
     def _saves(self) -> bool:
         return self._store is not None and not self._store.read_only
 
-    def _way(self, prompt: Prompt) -> tuple[Way, list[CacheFile]]:
-        """The best way to `prompt` from what is free and what is on disk, and the files that hold a part of
-        it. Changes nothing."""
+    def _offers(self, prompt: Prompt) -> tuple[list[LiveSlot], list[Reuse]]:
+        """The free slots, and what each holds for `prompt`."""
         free = [slot for slot in self.slots if not slot.busy]
         if not free:
             raise RuntimeError("every slot is in use: release one before the next turn begins")
-        reuses = [slot.look(prompt) for slot in free]
+        return free, [slot.look(prompt) for slot in free]
+
+    def _way(self, prompt: Prompt) -> tuple[Way, list[CacheFile]]:
+        """The best way to `prompt` from what is free and what is on disk, and the files that hold a part of
+        it. Changes nothing."""
+        free, reuses = self._offers(prompt)
         files = self._candidates(prompt, free[0].session.context, max(reuse.offset for reuse in reuses))
         stored = self._stored_prefix(files[0], prompt) if files else None
         way = choose(free, reuses, stored, worth_a_file=self.settings.min_tokens, saves=self._saves)
