@@ -18,10 +18,12 @@ from apps.serve.settings import AccessSettings, ServerSettings
 from tests.support.api_server import QUICK, RunningServer, serve_script
 from tests.support.browser import CHROMIUM, Page, browser_page
 
+_BLOCK_BEGIN = "\n\n<｜DSML｜tool_calls>\n"
+_BLOCK_END = "</｜DSML｜tool_calls>"
 _CALL = (
-    '\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="weather">\n'
+    f'{_BLOCK_BEGIN}<｜DSML｜invoke name="weather">\n'
     '<｜DSML｜parameter name="city" string="true">Oslo</｜DSML｜parameter>\n'
-    "</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+    f"</｜DSML｜invoke>\n{_BLOCK_END}"
 )
 _TOOL = [{"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
@@ -126,6 +128,25 @@ def test_a_call_is_shown_and_goes_on_with_the_result_that_is_typed(page: Page) -
         page.evaluate("document.querySelector('button.results').click()")
         _expect(page, ".assistant .text", "It rains.")
         page.wait_for("document.getElementById('send').hidden === false")
+        _set(page, "tools", "")
+    assert page.problems == []
+
+
+@needs_browser
+def test_a_call_that_was_lost_on_the_way_is_no_part_of_the_conversation(page: Page) -> None:
+    lost = _CALL.replace('string="true"', 'string="false"')
+    both = _CALL.removesuffix(_BLOCK_END) + lost.removeprefix(_BLOCK_BEGIN)
+    turns = [{"pieces": ["</think>", block]} for block in (lost, both)]
+    with serve_script({"turns": turns}) as server:
+        _open(page, server)
+        _set(page, "tools", json.dumps(_TOOL))
+        _type(page, "weather in Oslo?")
+        page.wait_for("document.getElementById('send').hidden === false && history.length === 2")
+        assert page.evaluate("history[1].tool_calls === undefined") is True
+        _type(page, "again")
+        page.wait_for("document.querySelector('button.results')")
+        assert page.evaluate("history[3].tool_calls.length") == 1
+        assert page.evaluate("document.querySelectorAll('.call textarea').length") == 1
         _set(page, "tools", "")
     assert page.problems == []
 
