@@ -29,6 +29,14 @@ def sessions_folder(fingerprint: str) -> Path:
     return platformdirs.user_data_path("ds4") / "sessions" / fingerprint[:_DIGITS]
 
 
+def disk_dir(word: str) -> Path:
+    """The value of `--kv-disk-dir`. Raises UsageError: an empty word, as an unset variable of a shell leaves
+    it, would mean the folder at hand."""
+    if not word:
+        raise UsageError("--kv-disk-dir needs the name of a folder: leave it out for the usual one")
+    return Path(word)
+
+
 def named_folder(path: Path) -> Path:
     """A folder that the user named, whose `~` no shell has replaced: in a variable, or behind a `=`.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from apps.chat.settings import NEWEST, SessionSettings
-from apps.kv_folder import named_folder
+from apps.kv_folder import disk_dir, named_folder
 from shared.errors import UsageError
 
 _PANEL: Final = "Sessions"
@@ -29,6 +29,7 @@ DirectoryOption = Annotated[
     Path | None,
     typer.Option(
         "--kv-disk-dir",
+        parser=disk_dir,
         metavar="DIR",
         show_default="in the user's data, one folder a model",
         help="Folder of saved conversations.",

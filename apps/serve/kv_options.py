@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from apps.kv_folder import named_folder
+from apps.kv_folder import disk_dir, named_folder
 from apps.serve.settings import DiskSettings
 from shared.errors import UsageError
 from shared.kv.store.policy import DEFAULT_BUDGET_BYTES, StoreSettings
@@ -48,6 +48,7 @@ DiskDirOption = Annotated[
     Path | None,
     typer.Option(
         "--kv-disk-dir",
+        parser=disk_dir,
         metavar="DIR",
         envvar="DS4_KV_DISK_DIR",
         show_default="in the user's cache, one folder a model",

@@ -224,3 +224,9 @@ def test_ctrl_c_in_a_one_shot_run_exits_130_without_a_traceback(tmp_path):
     assert out.endswith(b"\n")
     assert b"Traceback" not in err
     assert err.splitlines()[-1] == b"ds4: cancelled"
+
+
+def test_a_folder_without_a_name_is_refused(ds4):
+    code, _, err = ds4("--kv-disk-dir", "")
+    assert code == 2
+    assert err == ["ds4: --kv-disk-dir needs the name of a folder: leave it out for the usual one"]

@@ -48,6 +48,17 @@ def test_the_folder_may_be_in_the_home(started: list[Any], monkeypatch: pytest.M
     assert _disk(started) == DiskSettings(Path("/somewhere/kv"), StoreSettings())
 
 
+def test_a_folder_without_a_name_is_refused_and_a_variable_without_a_value_is_none(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in (["--kv-disk-dir", ""], ["--kv-cache-dir="]):
+        with pytest.raises(UsageError, match="--kv-disk-dir needs the name of a folder: leave it out"):
+            run("serve", words)
+    assert not started
+    monkeypatch.setenv("DS4_KV_DISK_DIR", "")
+    assert _disk(started) == DiskSettings()
+
+
 def test_every_option_arrives(started: list[Any]) -> None:
     words = (
         "--kv-disk-dir=x --kv-disk-space-mb=77 --kv-cache-min-tokens=600 --kv-cache-cold-max-tokens=700 "
