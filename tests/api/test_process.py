@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.support.api_server import wait_for
 
 _ROOT = Path(__file__).parents[2]
 _BODY = {"model": "deepseek-chat", "messages": [{"role": "user", "content": "hello"}]}
@@ -191,3 +193,24 @@ def test_a_trace_is_private_made_anew_and_refused_before_the_model_is_opened(tmp
         env=os.environ | {"DS4_TRACE": str(tmp_path)},
     )  # fmt: skip
     assert (refused.returncode, refused.stderr) == (1, f"ds4: {tmp_path}: Is a directory\n")
+
+
+def test_many_in_work_and_in_line_are_cut_with_an_answer(tmp_path: Path) -> None:
+    """The second signal cuts: nobody is left without a word, and nothing alarming is said."""
+    script = {"turns": [{"pieces": ["a"] * 20_000, "piece_delay_s": 0.002}]}
+    more = ("--port", "0", "--ctx", "30000", "--sessions", "3")
+    with _running(_arguments(tmp_path, script, *more)) as process, ExitStack() as stack:
+        url = f"{process.url}/v1/chat/completions"
+        streams = [
+            stack.enter_context(httpx.stream("POST", url, json=_BODY | {"stream": True}, timeout=30))
+            for _ in range(6)
+        ]
+        wait_for(lambda: httpx.get(f"{process.url}/health").json()["running"] == 3)
+        process.popen.send_signal(signal.SIGTERM)
+        process.read_until("stopping: finishing")
+        assert process.end(signal.SIGTERM) == 0
+        answers = [stream.read().decode() for stream in streams]
+    assert all("the server is stopping" in answer for answer in answers)
+    assert process.lines[-1].endswith("stopped\n")
+    assert "Traceback" not in process.stderr
+    assert " error" not in process.stderr
