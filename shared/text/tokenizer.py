@@ -7,7 +7,7 @@ nothing of files, chats or models.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -64,6 +64,21 @@ class Specials:
     reminder: int | None
 
 
+class _KnownTokens(dict[int, bytes]):
+    """The bytes of the tokens that were met so far: whole conversations are decoded again and again."""
+
+    def __init__(self, token_bytes: Callable[[int], bytes], count: int) -> None:
+        super().__init__()
+        self._token_bytes = token_bytes
+        self._count = count
+
+    def __missing__(self, token: int) -> bytes:
+        content = self._token_bytes(token)
+        if 0 <= token < self._count:
+            self[token] = content
+        return content
+
+
 class Tokenizer:
     """Byte-exact: `decode(encode_text(x)) == x` for any bytes. Built lazily, safe to share by threads."""
 
@@ -83,6 +98,7 @@ class Tokenizer:
             dsml=ids[marks.DSML],
             reminder=reminder,
         )
+        self._known = _KnownTokens(self.token_bytes, len(tokens))
         self._rendered_pattern = _any_of(self._control)
         if reminder is not None:
             self._control[to_bytes(marks.REMINDER)] = reminder
@@ -153,7 +169,7 @@ class Tokenizer:
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         """The joined bytes of `tokens`."""
-        return b"".join(map(self.token_bytes, tokens))
+        return b"".join(map(self._known.__getitem__, tokens))
 
     def piece(self, token: int) -> str:
         """The vocabulary string of a token; empty if there is no such token."""

@@ -88,15 +88,15 @@ class ControlTokens:
         self.tokenizer = tokenizer
         ids = range(tokenizer.vocabulary_size)
         controls = [token for token in astuple(tokenizer.specials) if token is not None]
-        self._bytes = [tokenizer.token_bytes(token) for token in ids]
-        self._byte_lengths = np.array([len(content) for content in self._bytes], np.int64)
+        every = [tokenizer.token_bytes(token) for token in ids]
+        self._byte_lengths = np.array([len(content) for content in every], np.int64)
         self._is_control = np.isin(ids, controls)
-        self._strings = re.compile(b"|".join(re.escape(self._bytes[token]) for token in controls))
+        self._strings = re.compile(b"|".join(re.escape(every[token]) for token in controls))
         self._latest: tuple[Prompt, ControlMap] | None = None
 
     def decode(self, tokens: Sequence[int]) -> bytes:
-        """The rendering of `tokens`, from a table: whole conversations are decoded for every save."""
-        return b"".join(map(self._bytes.__getitem__, tokens))
+        """The rendering of `tokens`."""
+        return self.tokenizer.decode(tokens)
 
     def of(self, tokens: Sequence[int]) -> ControlMap:
         """The control tokens among `tokens`, at the offsets of their rendering."""

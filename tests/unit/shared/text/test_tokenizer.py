@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from shared.errors import ModelFileError
 from shared.text import marks
+from shared.text import tokenizer as tokenizer_module
 from shared.text.byte_alphabet import ALPHABET, spell, unspell
 from shared.text.segments import Segment, SegmentKind, cut, join
 from shared.text.tokenizer import Tokenizer
@@ -37,6 +39,21 @@ def control_ids(tokens: list[int]) -> list[int]:
     """The ids among `tokens` that are control tokens."""
     known = reminded_tokenizer()
     return [token for token in tokens if known.piece(token) in (*marks.REQUIRED, marks.REMINDER)]
+
+
+def test_a_token_is_spelt_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Tokenizer.from_vocabulary(*gguf_vocabulary(tiny_q2()))
+    tokens = known.encode_text("one word, one more word, one more")
+    strange = [-1, known.vocabulary_size, 2**40]
+    text = b"".join(known.token_bytes(token) for token in tokens)
+    assert known.decode(tokens) == known.decode([*tokens, *strange]) == text
+
+    def refuse(spelling: str) -> NoReturn:
+        raise AssertionError(f"{spelling!r} is spelt out once more")
+
+    monkeypatch.setattr(tokenizer_module, "unspell", refuse)
+    assert known.decode(tokens * 3 + strange) == text * 3
+    assert len(known._known) == len(set(tokens))
 
 
 @given(data=_BYTES_AND_MARKS)
