@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from apps.console import console, say
-from apps.kv.places import find_file, places
+from apps.kv.places import find_file, find_files, places
 from apps.output_file import check_writable
 from apps.serve.kv_options import DEFAULT_SPACE_MB, MIB, DiskSpaceOption
 from shared.errors import UsageError
@@ -103,10 +103,11 @@ def verify(
     if bool(files) == everything:
         raise UsageError("give files, or --all for every one" if not files else "--all needs no files")
     among = places(named)
+    unknown: list[str] = []
     if everything:
         paths = [path for place in among for path in place.files()]
     else:
-        paths = [find_file(file, among) for file in files or ()]
+        paths, unknown = find_files(files or (), among)
     with ExitStack() as opened:
         check = ModelCheck.open(model) if model is not None else None
         if check is not None:
@@ -120,11 +121,15 @@ def verify(
     # Files of others may lie in a folder; one that was asked about by name was thought to be ours.
     wrong = ("damaged",) if everything else ("damaged", "foreign")
     bad = sum(verdict.state in wrong for verdict in verdicts)
+    ok = not bad and not unknown
     if as_json:
-        _print_json({"ok": not bad, "files": [verdict.record() for verdict in verdicts]})
-    elif len(verdicts) != 1:
+        records = [verdict.record() for verdict in verdicts]
+        _print_json({"ok": ok, "files": records, "unknown": unknown})
+    elif len(verdicts) > 1 or (everything and not verdicts):
         say(f"{len(verdicts)} files checked, {bad} with problems", on=console(sys.stdout))
-    return int(bool(bad))
+    for problem in unknown:
+        say(f"ds4: {problem}", "ds4.error", on=console())
+    return int(not ok)
 
 
 @app.command()

@@ -6,7 +6,7 @@ Reads directory listings only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -74,6 +74,18 @@ def find_file(word: str, among: Iterable[Place]) -> Path:
         where = ", ".join(str(place.folder) for place in searched) or "any folder of ours"
         raise CacheFileError(f"no cache file {word} in {where}: `ds4 kv ls` shows what there is")
     return found[0]
+
+
+def find_files(words: Iterable[str], among: Sequence[Place]) -> tuple[list[Path], list[str]]:
+    """The files that `words` mean, and for each word that means none, why. Raises UsageError as above."""
+    found: list[Path] = []
+    unknown: list[str] = []
+    for word in words:
+        try:
+            found.append(find_file(word, among))
+        except CacheFileError as error:
+            unknown.append(str(error))
+    return found, unknown
 
 
 def _folders(root: Path) -> list[Path]:

@@ -230,3 +230,19 @@ def test_wrong_usage(tmp_path, capsys):
     assert cli.main(["kv", "verify", "abc", "--dir", str(tmp_path)]) == 1
     assert cli.main(["kv", "verify", str(COLD), "-m", str(COLD)]) == 1
     assert capsys.readouterr().err.count("\n") == 4
+
+
+def test_a_name_that_means_nothing_keeps_no_other_file_from_being_checked(capsys, tmp_path):
+    whole = _summed(tmp_path)
+    assert cli.main(["kv", "verify", "abcdef", str(whole), "--dir", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == f"ok        {whole}\n"
+    unknown = f"no cache file abcdef in {tmp_path}: `ds4 kv ls` shows what there is"
+    assert err == f"ds4: {unknown}\n"
+    assert cli.main(["kv", "verify", str(whole), "abcdef", "--dir", str(tmp_path), "--json"]) == 1
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["ok"], record["unknown"]) == (False, [unknown])
+    assert [file["state"] for file in record["files"]] == ["ok"]
+    assert cli.main(["kv", "verify", "abcdef", "--dir", str(tmp_path)]) == 1
+    assert capsys.readouterr() == ("", f"ds4: {unknown}\n")
