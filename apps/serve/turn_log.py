@@ -72,12 +72,12 @@ class TurnLog:
         )
 
     def prefill_progress(self, done: int, total: int) -> None:
-        """After each completed prefill step, but for the last, which `prompt_done` reports. Where a state is
-        only remembered on the way no line is due."""
+        """After each completed prefill step, but for the end, which `prompt_done` reports: the last step is
+        one token. Where a state is only remembered on the way no line is due."""
         now = time.monotonic()
         if done and done - self._marked_tokens < min(_LEAST_TOKENS, total // 100):
             return
-        if 0 < done < total:
+        if 0 < done < total - 1:
             chunk = _rate(done - self._marked_tokens, now - self._mark)
             spent = now - self._started
             self._line(

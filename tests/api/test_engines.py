@@ -113,6 +113,7 @@ def test_log_lines_that_people_grep_for() -> None:
     prompt = reply.json()["usage"]["prompt_tokens"]
     assert f"chat ctx=0..{prompt}:{prompt} prompt start slot=0 req=req_" in log
     assert f"chat ctx=0..{prompt}:{prompt} prefill chunk 8/{prompt} (" in log
+    assert f" prefill chunk {prompt - 1}/{prompt} (" not in log
     assert f"chat ctx=0..{prompt}:{prompt} prompt done 0." in log
     (summary,) = [line for line in log.splitlines() if "finish=" in line]
     assert f"gen=5 source=miss prefilled={prompt} prefill=" in summary
