@@ -71,7 +71,9 @@ def _read(path: Path) -> list[str]:
             lines = file.read(_LONGEST_FILE).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
-    return [entry for entry in map(_entry, lines) if entry is not None]
+    # Of anything else, a line cut in two or blank, not even the first look of a parser is paid for.
+    strings = (line for line in lines if line.startswith('"'))
+    return [entry for entry in map(_entry, strings) if entry is not None]
 
 
 def _entry(line: str) -> str | None:

@@ -36,8 +36,9 @@ def test_both_storages_multiply_alike(rows: int) -> None:
         halves = stack_outputs([matrix, matrix])
         result = np.array(halves(mx.array(x)))
         assert result.shape == (rows, 96)
-        assert np.abs(result[:, :48] - expected).max() <= 1e-5 * np.abs(expected).max()
-        assert np.array_equal(result[:, :48], result[:, 48:])
+        # The halves need not be bit-equal: a BLAS may sum the columns at its edges in another order.
+        for half in (result[:, :48], result[:, 48:]):
+            assert np.abs(half - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("rows", [1, 15, 16, 70])
