@@ -1,6 +1,6 @@
 """The hyper-connections of `hyper_connections` through compiled C, where a C compiler is at hand.
 
-In PyTorch their many small operations take half of a training step; in C a few percent. `streams.c` is
+In PyTorch their many small operations take a quarter of a training step; in C a few percent. `streams.c` is
 compiled once per source into the user's temporary folder.
 """
 
