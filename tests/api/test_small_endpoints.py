@@ -102,6 +102,9 @@ def test_models_tell_the_served_context_under_every_name(context: int, budget: i
     with serve_script(_SCRIPT, context=context, settings=settings) as server:
         listed = httpx.get(f"{server.url}/v1/models").json()
         one = httpx.get(f"{server.url}/v1/models/{listed['last_id']}").json()
+        for alias in one["aliases"]:
+            assert httpx.get(f"{server.url}/v1/models/{alias}").json() == {**one, "id": alias}
+        assert httpx.get(f"{server.url}/v1/models/deepseek-v3").status_code == 404
     assert [model["id"] for model in listed["data"]] == ["deepseek-v4-flash", "deepseek-v4-pro"]
     assert (listed["object"], listed["has_more"], listed["first_id"]) == ("list", False, "deepseek-v4-flash")
     assert one == listed["data"][1]

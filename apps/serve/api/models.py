@@ -48,7 +48,7 @@ async def list_models(request: Request) -> Response:
 
 async def get_model(request: Request) -> Response:
     name = request.path_params["model"]
-    if name not in MODEL_IDS:
+    if name not in (*MODEL_IDS, *_ALIASES):
         raise RequestError(
             f"no model {name[:100]!r} here: use {' or '.join(MODEL_IDS)}",
             status=404,

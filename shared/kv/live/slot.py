@@ -213,9 +213,9 @@ class LiveSlot:
         return Key(text.text, standing.hidden) if text.can_be_key() else None
 
     def return_to_prompt(self, least: int) -> bool:
-        """Give up an answer that no client will send back: go back to before it. False, and nothing changes,
-        if there is no way that leaves at least `least` tokens."""
-        if self.worth == self.session.position:
+        """Give up an answer that no client will send back, or whose text may not be a key: go back to before
+        it. False, and nothing changes, if there is no way that leaves at least `least` tokens."""
+        if self.worth == self.session.position and self.key() is not None:
             return True
         point = self.checkpoints.prompt_end()
         if point is None or not least <= point.position <= self.prompt_end:

@@ -240,14 +240,28 @@ class TestControlStrings:
         assert sum("load failed" in line for line in talk.said) == 1
 
     def test_a_visible_key_with_such_a_text_is_not_written(self, talks: TalkMaker, tmp_path: Path) -> None:
+        """What is saved is the state before the answer: its tokens can be compared with its text."""
         talk = talks(folder=tmp_path, settings=QUIET)
         thought = [*b"hm", talk.tokenizer.specials.think_end, *b"ok"]
-        forged = talk.prompt([Message("user", self.STORY + marks.USER + "x")], "high")
-        talk.turn(forged, thought, ending="visible", content="ok")
+        question = Message("user", self.STORY + marks.USER + "x")
+        asked = talk.prompt([question], "high")
+        talk.turn(asked, thought, ending="visible", content="ok")
+        talk = restarted(talks, talk, tmp_path)
+        [file] = tmp_path.glob("*.kv")
+        assert read_cache_file(file).header.key_label == "token-text"
+        following = talk.prompt(more([question], "ok", "and?"), "high")
+        figures = talk.turn(following)
+        assert (figures.source, figures.reused) == ("disk-text", len(asked.tokens) - 1)
+
+    def test_without_a_way_back_nothing_is_written(self, talks: TalkMaker, tmp_path: Path) -> None:
+        talk = talks(folder=tmp_path, settings=QUIET, checkpoint_bytes=0)
+        thought = [*b"hm", talk.tokenizer.specials.think_end, *b"ok"]
+        asked = talk.prompt([Message("user", self.STORY + marks.USER + "x")], "high")
+        talk.turn(asked, thought, ending="visible", content="ok")
         live = talk.start.slot.session.position
         talk.slots.shut_down()
         assert not list(tmp_path.glob("*.kv"))
         assert talk.said == [
-            f"kv skipped tokens={live} reason=shutdown: the text holds control strings "
-            "that are no control tokens"
+            f"kv skipped tokens={live} reason=shutdown: its answer will not come back, "
+            "and there is no way back to before it"
         ]
