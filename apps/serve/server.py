@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hypercorn.asyncio import serve
@@ -132,7 +133,11 @@ class Server:
 
     async def _end_work(self) -> None:
         """Returns when nothing of ours is in work any more."""
-        await asyncio.to_thread(self._context.worker.stop, self._settings.timing.shutdown_grace)
+        # On a thread of its own: those of the loop may all be busy with large requests.
+        own = ThreadPoolExecutor(1, "stop")
+        grace = self._settings.timing.shutdown_grace
+        await asyncio.get_running_loop().run_in_executor(own, self._context.worker.stop, grace)
+        own.shutdown(wait=False)
         idle = self._context.in_flight.wait_idle
         for last_resort in (self._context.in_flight.cut, lambda: None):
             try:

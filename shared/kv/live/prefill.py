@@ -80,7 +80,7 @@ class Prefill:
         found again), ContextFullError, EngineFault: then tell `Slots.failed`.
         """
         counter, specials, settings = self._slot.counter, self._slots.tokenizer.specials, self._slots.settings
-        cold = cold_length(self._tokens, self.start.reused, specials, settings)
+        cold = self._cold_length()
         if cold is not None:
             counter.suppress(cold)
         try:
@@ -92,6 +92,15 @@ class Prefill:
         finally:
             # Without effect once the cold save is made.
             counter.restore()
+
+    def _cold_length(self) -> int | None:
+        """Where the state of a new conversation is saved. One whose first prefill was broken off before that
+        is still new when it is asked again."""
+        slot, slots, reused = self._slot, self._slots, self.start.reused
+        known = 0 if slot.cold_due else reused
+        cold = cold_length(self._tokens, known, slots.tokenizer.specials, slots.settings)
+        slot.cold_due = cold is not None and cold > reused
+        return cold if slot.cold_due else None
 
     def _sync(self, end: int) -> Iterator[None]:
         """Evaluate up to `end`, in steps that end at multiples of their size."""
@@ -137,6 +146,7 @@ class Prefill:
             self._checkpoint(stop.kind)
         trimmed = len(self._tokens) - stop.position
         if stop.position == cold:
+            self._slot.cold_due = False
             saved = self._slots.save(self._slot, Reason.COLD, trimmed=trimmed)
             if saved.stored:
                 self._slot.counter.stored(stop.position)

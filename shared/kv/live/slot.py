@@ -63,6 +63,7 @@ class LiveSlot:
         self.counter = counter
         self.busy = False
         self.used = 0
+        self.cold_due = False  # the state belongs to a new conversation whose first save is yet to come
         self._controls = controls
         self._standing = Standing.nothing()
         self._sampled: list[range] = []
@@ -143,6 +144,7 @@ class LiveSlot:
         """The session was loaded: its `tokens` stand for the first `offset` bytes of `prompt`."""
         self.checkpoints.clear()
         self.counter.loaded(len(tokens))
+        self.cold_due = False
         self._stand(tokens, prompt, offset, hidden)
 
     def checkpoint(self, kind: PointKind) -> None:
@@ -235,6 +237,7 @@ class LiveSlot:
         """Forget everything; the next turn starts from nothing."""
         self.checkpoints.clear()
         self.counter.reset()
+        self.cold_due = False
         self._standing = Standing.nothing()
         self._sampled, self._tail_returns, self._answer = [], False, None
         self.session.invalidate()

@@ -210,6 +210,24 @@ class TestSteps:
         talk.slots.shut_down()
         assert saves(talk, tmp_path) == [("SHUTDOWN", done)]
 
+    def test_a_new_prompt_broken_off_is_still_new_when_it_is_asked_again(
+        self, talks: TalkMaker, tmp_path: Path
+    ) -> None:
+        talk = talks(folder=tmp_path, settings=replace(SMALL, min_tokens=512, continued_interval=0))
+        prompt = talk.prompt(LONG)
+        for _ in range(2):
+            with pytest.raises(Cancelled):
+                talk.prefill(prompt, progress=_cancel_at(500), quantum=lambda: 512)
+            talk.slots.release(talk.start.slot)
+        assert saves(talk, tmp_path) == []
+        assert talk.turn(prompt).source == "memory-token"
+        [(reason, length)] = saves(talk, tmp_path)
+        assert reason == "COLD"
+        assert length > 512
+        # Once is enough: what follows is the same conversation.
+        talk.turn(talk.prompt([*LONG, Message("assistant", "yes"), Message("user", "and? " * 300)]))
+        assert saves(talk, tmp_path) == [(reason, length)]
+
     def test_a_fault_leaves_a_clean_slot(self, talks: TalkMaker) -> None:
         talk = talks(script={"turns": [{"pieces": [], "fail": {"at": "prefill", "after": 1}}]})
         prompt = talk.prompt(LONG)
