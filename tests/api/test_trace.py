@@ -37,6 +37,18 @@ def _tracing(path: Path, *turns: Any, **options: Any) -> Iterator[RunningServer]
     assert not said
 
 
+class _Gate(threading.Event):
+    """Tells when somebody has come to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.reached.set()
+        return super().wait(timeout)
+
+
 def _turn(text: str, **fields: Any) -> dict[str, Any]:
     return {"pieces": [piece for piece in re.split("(｜DSML｜|</think>)", text) if piece]} | fields
 
@@ -167,7 +179,7 @@ def test_a_second_attempt_is_told_with_what_the_model_was_told(tmp_path: Path) -
 
 
 def test_a_client_that_leaves_and_an_engine_that_fails_get_their_end_mark(tmp_path: Path) -> None:
-    gate = threading.Event()
+    gate = _Gate()
     turns = [
         _turn("ab", piece_delay_s=1.0),
         _turn("</think>never", fail={"at": "decode", "after": 1}),
@@ -181,7 +193,7 @@ def test_a_client_that_leaves_and_an_engine_that_fails_get_their_end_mark(tmp_pa
             f"{server.url}/v1/chat/completions",
             json={"messages": [{"role": "user", "content": "q"}], "stream": True},
         ):
-            wait_for(lambda: "prefill done" in path.read_text())
+            wait_for(gate.reached.is_set)  # the first token is being chosen
         wait_for(lambda: "client left" in server.log)
         gate.set()
         server.wait_idle()

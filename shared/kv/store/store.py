@@ -94,10 +94,11 @@ class KvStore:
         first `live_bytes` of `rendered`.
         """
         self._shelf.refresh()
+        # Asked first: a write that ends in between is then either among the files or waited for.
+        pending = self._saver.writer.pending()
         found = self._usable_prefixes(rendered, context)
         longest = max(live_bytes, found[0].text_bytes if found else 0)
-        coming = [job for job in self._saver.writer.pending() if len(job.text) > longest]
-        coming = [job for job in coming if rendered.startswith(job.text)]
+        coming = [job for job in pending if len(job.text) > longest and rendered.startswith(job.text)]
         for job in coming:
             self._saver.writer.wait_for(job)
         if coming:

@@ -11,7 +11,7 @@ from typing import NoReturn, cast
 import pytest
 
 from shared.errors import EngineFault, StoreUnavailable
-from shared.kv.files.cache_file import cache_name
+from shared.kv.files.cache_file import CacheFile, cache_name
 from shared.kv.files.header import Extension, Reason
 from shared.kv.store import saver as saver_module
 from shared.kv.store.outcomes import Key
@@ -291,6 +291,32 @@ def test_a_write_under_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         wait_for(job)
 
     monkeypatch.setattr(writer, "wait_for", open_and_wait)
+    assert one.ask(A + B + C) == A + B
+    one.store.close()
+
+
+def test_a_write_that_ends_during_the_search_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    write = saver_module.write_cache_file
+
+    def held(*parts: object, **options: object) -> object:
+        assert gate.wait(10)
+        return write(*parts, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(saver_module, "write_cache_file", held)
+    one = OpenStore(tmp_path)
+    one.save(A + B, wait=False)
+    look = one.store._shelf.prefixes_of
+
+    def look_and_let_it_end(rendered: bytes) -> list[CacheFile]:
+        found = look(rendered)
+        gate.set()
+        one.store.flush()
+        return found
+
+    monkeypatch.setattr(one.store._shelf, "prefixes_of", look_and_let_it_end)
     assert one.ask(A + B + C) == A + B
     one.store.close()
 
