@@ -91,6 +91,7 @@ class Generation:
         self._scored = None if settings.top_logprobs is None else ScoredText()
         self._withheld = 0  # bytes that the stop strings hold back
         self._stops = StopStrings(settings.stop)
+        self._call_tokens = 0  # the last ones, of a call in thinking that is still open
         self._held_since: int | None = None  # completion tokens when a call came to be held in thinking
         self._cause: EndCause | None = None
 
@@ -180,6 +181,8 @@ class Generation:
         data = self._tokenizer.token_bytes(token)
         self._withheld += len(data)
         events = self._feed(self._stops.feed(data))
+        if thinking:
+            self._call_tokens = self._call_tokens + 1 if self._in_call() else 0
         if self._turn.should_stop or self._held_too_long():
             return events, "tool"
         return events, None if self._stops.matched is None else "stop"
@@ -207,6 +210,11 @@ class Generation:
         logprob, best = self._chooser.scores(token)
         top = tuple((bytes_of(other.token), other.logprob) for other in best)
         scored.add(TokenScore(bytes_of(token), logprob, top), thinking=thinking)
+
+    def _in_call(self) -> bool:
+        """Whether what was sampled last belongs to a call, or stands behind one that is whole."""
+        turn = self._turn
+        return turn.decode_state is not DecodeState.OUTSIDE or turn.held_call or turn.should_stop
 
     def _held_too_long(self) -> bool:
         if not self._turn.held_call:
@@ -239,6 +247,9 @@ class Generation:
             cause = "stop"
         self._cause = cause
         last = self._turn.finish(cause)
+        if self._turn.calls:
+            # The call ended the thinking before it.
+            self.reasoning_tokens -= self._call_tokens
         return events + (last if self._scored is None else self._scored.attach(last))
 
 

@@ -47,6 +47,10 @@ class PlainTurn:
         return self._stop_after is not None and len(self.feeds) >= self._stop_after
 
     @property
+    def calls(self) -> list[object]:
+        return []
+
+    @property
     def held_call(self) -> bool:
         return self._held(self.data)
 

@@ -123,7 +123,15 @@ def test_a_block_in_open_thinking_is_delivered_after_its_chance() -> None:
     assert (generation.cause, generation.finish_reason) == ("tool", "tool_calls")
     assert len(sampled) == len("Need it.") + len(BLOCK.encode()) + HELD_CALL_TOKENS
     assert (turn.reasoning, [call.name for call in turn.calls]) == ("Need it.", ["bash"])
-    assert generation.reasoning_tokens == generation.completion_tokens
+    # The call is none of the reasoning, but for its first letters: what they open is known behind them.
+    opener = BLOCK.partition(">")[0] + ">"
+    assert len("Need it.") < generation.reasoning_tokens <= len(f"Need it.{opener}".encode())
+
+
+def test_a_block_that_turns_out_to_be_part_of_the_thinking_is_counted_as_such() -> None:
+    turn, generation, _, _ = run(["Need it.", BLOCK, " No.", "</think>", "ok"], tools=TOOLS)
+    assert (turn.calls, turn.content) == ([], "ok")
+    assert generation.reasoning_tokens == generation.completion_tokens - len("ok")
 
 
 def test_a_block_that_thinking_takes_back_is_not_run() -> None:
