@@ -12,6 +12,7 @@ import pytest
 
 from apps.serve.settings import ServerSettings, Timing
 from tests.support.api_server import QUICK, serve_script, wait_for
+from tests.support.gate import Gate
 from tests.support.raw_http import chat_body, read_until, send_chat
 
 
@@ -69,14 +70,14 @@ def test_a_second_request_to_stop_cuts_at_once() -> None:
 
 
 def test_who_waits_is_told_of_a_cut_even_while_the_engine_does_not_answer() -> None:
-    gate = threading.Event()
+    gate = Gate()
     script = {"turns": [{"pieces": ["a"], "prefill_block_s": 1}]}
     settings = ServerSettings(timing=dataclasses.replace(QUICK, shutdown_grace=600))
     with (
         serve_script(script, gate=gate, settings=settings) as server,
         closing(send_chat(server, chat_body(stream=True))) as connection,
     ):
-        wait_for(lambda: server.worker.busy)
+        wait_for(gate.reached.is_set)
         server.stop()
         server.stop()
         read_until(connection, b"the server is stopping")

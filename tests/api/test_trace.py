@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from apps.serve.trace import ServerTrace
 from apps.trace import TraceFile
 from tests.support.api_server import RunningServer, serve_script, wait_for
 from tests.support.clock import FakeClock
+from tests.support.gate import Gate
 from tests.support.turns import block, invoke, parameter, tool
 
 _TOOLS = [{"type": "function", "function": tool("bash", "command")}]
@@ -35,18 +35,6 @@ def _tracing(path: Path, *turns: Any, **options: Any) -> Iterator[RunningServer]
             yield server
             server.wait_idle()
     assert not said
-
-
-class _Gate(threading.Event):
-    """Tells when somebody has come to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reached = threading.Event()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.reached.set()
-        return super().wait(timeout)
 
 
 def _turn(text: str, **fields: Any) -> dict[str, Any]:
@@ -179,7 +167,7 @@ def test_a_second_attempt_is_told_with_what_the_model_was_told(tmp_path: Path) -
 
 
 def test_a_client_that_leaves_and_an_engine_that_fails_get_their_end_mark(tmp_path: Path) -> None:
-    gate = _Gate()
+    gate = Gate()
     turns = [
         _turn("ab", piece_delay_s=1.0),
         _turn("</think>never", fail={"at": "decode", "after": 1}),
