@@ -37,7 +37,7 @@ def tracked_files() -> list[Path]:
         check=False,
     )
     if listing.returncode != 0:
-        pytest.skip("not a git checkout")
+        pytest.skip("not a git checkout: what is part of the tree cannot be told from what was made in it")
     return [path for name in listing.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
 
 
