@@ -10,9 +10,11 @@ import os
 from pathlib import Path
 from typing import Final
 
+from shared.kv.files.checksum import SUFFIX as SIDECAR_SUFFIX
+from shared.kv.files.checksum import sidecar_path
+
 FOLDER: Final = "bad"
 MOST_FILES: Final = 8
-_SIDECAR: Final = ".sum"
 
 
 def put_away(path: Path, budget_bytes: int | None) -> bool:
@@ -30,8 +32,7 @@ def put_away(path: Path, budget_bytes: int | None) -> bool:
     except OSError:
         return False
     with contextlib.suppress(OSError):
-        sidecar = path.name + _SIDECAR
-        os.replace(path.with_name(sidecar), folder / sidecar)
+        os.replace(sidecar_path(path), sidecar_path(folder / path.name))
     # Somebody else may empty it meanwhile.
     with contextlib.suppress(OSError):
         _trim(folder, path.name, None if budget_bytes is None else budget_bytes // 8)
@@ -41,12 +42,12 @@ def put_away(path: Path, budget_bytes: int | None) -> bool:
 def _trim(folder: Path, last: str, most_bytes: int | None) -> None:
     with os.scandir(folder) as entries:
         files = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries if entry.is_file()]
-    found = {name: status for name, status in files if not name.endswith(_SIDECAR)}
+    found = {name: status for name, status in files if not name.endswith(SIDECAR_SUFFIX)}
     newest_first = sorted(found, key=lambda name: (name == last, found[name].st_mtime_ns), reverse=True)
     total = 0
     for place, name in enumerate(newest_first):
         total += found[name].st_size
         if place and (place >= MOST_FILES or (most_bytes is not None and total > most_bytes)):
-            for gone in (name, name + _SIDECAR):
+            for gone in (folder / name, sidecar_path(folder / name)):
                 with contextlib.suppress(OSError):
-                    (folder / gone).unlink()
+                    gone.unlink()
