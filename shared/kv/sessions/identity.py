@@ -1,14 +1,14 @@
 """What a saved chat session is called: its file name, and the title that a user knows it by. Spec: kv §10.
 
-Must not know: files, folders, terminals.
+Must not know: what files hold, folders, terminals.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Final
 
+from shared.kv.files.cache_file import cache_name
 from shared.text import marks
 from shared.text.utf8 import to_bytes
 
@@ -31,7 +31,7 @@ _ELLIPSIS: Final = b"..."
 def session_name(title: bytes, created_at: int) -> str:
     """The file name of the session with the whole `title`, begun at `created_at` (Unix seconds). It stays the
     same over all saves. Raises OverflowError for a time outside 64 bits."""
-    return hashlib.sha1(title + created_at.to_bytes(8, "little")).hexdigest() + ".kv"
+    return cache_name(title + created_at.to_bytes(8, "little"))
 
 
 def collapse_title(first_user_message: str) -> bytes:

@@ -6,13 +6,12 @@ folders, how a conversation is shown.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from shared.errors import DamagedFile, Ds4Error
-from shared.kv.files.cache_file import CacheFile
+from shared.kv.files.cache_file import CacheFile, cache_name
 from shared.kv.files.cache_reader import CacheReader, open_cache_file
 from shared.kv.files.header import PAYLOAD_ABI, Reason
 from shared.kv.sessions.identity import session_name, title_of_text
@@ -80,11 +79,7 @@ def read_text(stored: StoredSession, reader: CacheReader) -> bytes:
     A conversation is named after its title and first moment; a legacy one after its whole text.
     """
     text = reader.text()
-    expected = (
-        hashlib.sha1(text, usedforsecurity=False).hexdigest() + ".kv"
-        if stored.legacy
-        else session_name(stored.title, stored.created_at)
-    )
+    expected = cache_name(text) if stored.legacy else session_name(stored.title, stored.created_at)
     if stored.file.name != expected:
         what = "text" if stored.legacy else "title and date"
         raise DamagedFile(
