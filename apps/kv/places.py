@@ -14,8 +14,8 @@ from typing import Literal
 from apps.kv_folder import named_folder, sessions_folder, store_folder
 from shared.errors import CacheFileError, UsageError
 from shared.kv.files.cache_file import is_cache_name
+from shared.kv.sessions.identity import SYSTEM_PROMPT_NAME
 
-SYSTEM_PROMPT_NAME = "sysprompt.kv"
 _PREFIX = re.compile(r"[0-9a-fA-F]{1,40}(\.kv)?")
 
 PlaceKind = Literal["prompt states", "chat sessions", "named folder"]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from apps.kv.owner import folder_of, held
-from apps.kv.places import SYSTEM_PROMPT_NAME
 from shared.errors import CacheFileError
 from shared.kv.files.cache_file import is_cache_name
 from shared.kv.files.checksum import remove_sidecar
 from shared.kv.files.header import MAGIC
+from shared.kv.sessions.identity import SYSTEM_PROMPT_NAME
 
 
 def remove_files(paths: Sequence[Path], *, force: bool) -> None:

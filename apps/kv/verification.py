@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from apps.kv.model_check import ModelCheck
-from apps.kv.places import SYSTEM_PROMPT_NAME
 from shared.errors import CacheFileError, DamagedFile, ForeignFile, PayloadDamaged, PayloadError
 from shared.kv.files.cache_file import CacheFile, cache_name
 from shared.kv.files.cache_reader import CacheReader, open_cache_file
 from shared.kv.files.header import Extension, Reason
 from shared.kv.files.payload_outline import PayloadOutline, read_outline
 from shared.kv.files.trailers import encode_tool_map
-from shared.kv.sessions.identity import session_name
+from shared.kv.sessions.identity import SYSTEM_PROMPT_NAME, session_name
 from shared.scripted.payload import MAGIC as SCRIPTED_MAGIC
 from shared.scripted.payload import read_payload as read_scripted
 

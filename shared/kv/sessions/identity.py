@@ -12,6 +12,9 @@ from shared.kv.files.cache_file import cache_name
 from shared.text import marks
 from shared.text.utf8 import to_bytes
 
+# The state after the system prompt, beside the sessions.
+SYSTEM_PROMPT_NAME: Final = "sysprompt.kv"
+
 EMPTY_TITLE: Final = b"(empty user prompt)"
 NO_TITLE: Final = b"(no user prompt)"
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from shared.errors import CacheFileError, PayloadError
 from shared.kv.files.cache_reader import open_cache_file
 from shared.kv.files.header import Extension, Header, Reason
 from shared.kv.sessions.capture import Capture, copy_state, with_payload
+from shared.kv.sessions.identity import SYSTEM_PROMPT_NAME
 from shared.kv.sessions.loading import take_payload
 from shared.kv.store.model_identity import ModelIdentity
 from shared.session import Session
-
-FILE_NAME: Final = "sysprompt.kv"
 
 
 class SystemPromptFile:
@@ -26,7 +24,7 @@ class SystemPromptFile:
 
     def __init__(self, folder: Path, model: ModelIdentity, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
-        self.path = folder / FILE_NAME
+        self.path = folder / SYSTEM_PROMPT_NAME
         self._model = model
         self._clock = clock
 
@@ -69,4 +67,4 @@ class SystemPromptFile:
             last_used=now,
             payload_bytes=0,
         )
-        return Capture(FILE_NAME, with_payload(header, payload), text, payload)
+        return Capture(SYSTEM_PROMPT_NAME, with_payload(header, payload), text, payload)
