@@ -27,7 +27,6 @@ class Candidate:
 
     name: str
     header: Header
-    text_bytes: int
     size: int
     superseded: bool = False
     shared_anchor: bool = False

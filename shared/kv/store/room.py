@@ -92,4 +92,4 @@ def is_saved_session(header: Header) -> bool:
 
 
 def _candidate(file: CacheFile, *, superseded: bool = False, shared_anchor: bool = False) -> Candidate:
-    return Candidate(file.name, file.header, file.text_bytes, file.size, superseded, shared_anchor)
+    return Candidate(file.name, file.header, file.size, superseded, shared_anchor)

@@ -36,7 +36,7 @@ def candidate(
     shared_anchor: bool = False,
 ) -> Candidate:
     header = Header(2, reason, Extension(0), 0, tokens, hits, 32768, NOW - age, NOW - age, size - 100)
-    return Candidate(name, header, 48, size, superseded, shared_anchor)
+    return Candidate(name, header, size, superseded, shared_anchor)
 
 
 @pytest.mark.parametrize(
