@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,16 @@ class PayloadLayout:
         return self.context // 4 + 2
 
 
+class Widths(Protocol):
+    """How wide a layer's tensors are, as a `ModelShape` or a payload tells it."""
+
+    @property
+    def head_dim(self) -> int: ...
+
+    @property
+    def index_dim(self) -> int: ...
+
+
 class _Section(NamedTuple):
     field: str
     rows: int
@@ -79,13 +89,25 @@ class _Section(NamedTuple):
 
 def payload_size(shape: ModelShape, tokens: int, context: int) -> int:
     """Bytes of the payload of `tokens` evaluated tokens in a session of `context`. Spec: kv §2.3."""
-    floats = sum(
-        section.rows * section.columns
-        for ratio in shape.compress_ratios
-        for section in _sections(shape, ratio, tokens, _window(shape, context))
-    )
+    window = _window(shape, context)
+    floats = sum(layer_floats(shape, ratio, tokens, window) for ratio in shape.compress_ratios)
     counts = 2 * shape.layer_count
     return 4 * (HEADER_WORDS + tokens + shape.vocabulary_size + counts + floats)
+
+
+def layer_floats(widths: Widths, ratio: int, tokens: int, window: int) -> int:
+    """Numbers in all tensors of a layer after `tokens` tokens."""
+    return sum(section.rows * section.columns for section in _sections(widths, ratio, tokens, window))
+
+
+def compressed_rows(ratio: int, tokens: int) -> int:
+    """Compressed rows of a layer after `tokens` tokens."""
+    return tokens // ratio if ratio else 0
+
+
+def index_rows(ratio: int, tokens: int) -> int:
+    """Indexer rows of a layer after `tokens` tokens."""
+    return tokens // 4 if ratio == 4 else 0
 
 
 def mark_size(shape: ModelShape, context: int) -> int:
@@ -121,8 +143,8 @@ def write_payload(file: BinaryIO, state: SessionState, layout: PayloadLayout) ->
     if state.logits.shape != (shape.vocabulary_size,):
         raise ValueError(f"logits have the shape {state.logits.shape}, not ({shape.vocabulary_size},)")
     put(state.logits, "<f4")
-    put([_compressed_rows(ratio, tokens) for ratio in shape.compress_ratios], "<u4")
-    put([_index_rows(ratio, tokens) for ratio in shape.compress_ratios], "<u4")
+    put([compressed_rows(ratio, tokens) for ratio in shape.compress_ratios], "<u4")
+    put([index_rows(ratio, tokens) for ratio in shape.compress_ratios], "<u4")
     for index, (ratio, layer) in enumerate(zip(shape.compress_ratios, state.layers, strict=True)):
         for section in _sections(shape, ratio, tokens, layout.window):
             rows = getattr(layer, section.field)
@@ -151,8 +173,8 @@ def read_payload(file: BinaryIO, payload_bytes: int, layout: PayloadLayout) -> S
     if ids.size and int(ids.max()) >= shape.vocabulary_size:
         raise PayloadDamaged("the saved session is damaged: it holds a token outside the vocabulary")
     logits = reader.floats(shape.vocabulary_size)
-    _check_counts("compressed", reader.words(shape.layer_count), _compressed_rows, tokens, layout)
-    _check_counts("indexer", reader.words(shape.layer_count), _index_rows, tokens, layout)
+    _check_counts("compressed", reader.words(shape.layer_count), compressed_rows, tokens, layout)
+    _check_counts("indexer", reader.words(shape.layer_count), index_rows, tokens, layout)
     return SessionState(ids.tolist(), logits, _read_layers(reader, layout, tokens))
 
 
@@ -175,26 +197,18 @@ def _window(shape: ModelShape, context: int) -> int:
     return max(1, min(shape.window, context))
 
 
-def _compressed_rows(ratio: int, tokens: int) -> int:
-    return tokens // ratio if ratio else 0
-
-
-def _index_rows(ratio: int, tokens: int) -> int:
-    return tokens // 4 if ratio == 4 else 0
-
-
-def _sections(shape: ModelShape, ratio: int, tokens: int, window: int) -> Iterator[_Section]:
+def _sections(widths: Widths, ratio: int, tokens: int, window: int) -> Iterator[_Section]:
     """The tensors of a layer in file order."""
-    width, index_width = shape.head_dim, shape.index_dim
+    width, index_width = widths.head_dim, widths.index_dim
     yield _Section("raw", min(tokens, window), width)
     if not ratio:
         return
     halves = 2 if ratio == 4 else 1
-    yield _Section("compressed", _compressed_rows(ratio, tokens), width)
+    yield _Section("compressed", compressed_rows(ratio, tokens), width)
     yield _Section("frontier_kv", halves * ratio, halves * width)
     yield _Section("frontier_score", halves * ratio, halves * width)
     if ratio == 4:
-        yield _Section("index_rows", _index_rows(ratio, tokens), index_width)
+        yield _Section("index_rows", index_rows(ratio, tokens), index_width)
         yield _Section("index_frontier_kv", 8, 2 * index_width)
         yield _Section("index_frontier_score", 8, 2 * index_width)
 
@@ -239,7 +253,7 @@ def _check_header(words: list[int], layout: PayloadLayout) -> int:
         raise PayloadDamaged("the saved session is damaged: it holds no tokens, or more than its own context")
     if raw_rows != min(tokens, window) or raw_rows > raw_capacity:
         raise PayloadDamaged("the saved session is damaged: its window rows do not fit its token count")
-    rows = max(_compressed_rows(ratio, tokens) for ratio in shape.compress_ratios)
+    rows = max(compressed_rows(ratio, tokens) for ratio in shape.compress_ratios)
     if rows > compressed_capacity:
         raise PayloadDamaged("the saved session is damaged: it holds more compressed rows than its own cache")
     if context > layout.context or tokens >= layout.context:

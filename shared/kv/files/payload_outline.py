@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.errors import PayloadDamaged, PayloadError
-from shared.kv.payload import HEADER_WORDS, MAGIC, VERSION
+from shared.kv.payload import HEADER_WORDS, MAGIC, VERSION, compressed_rows, index_rows, layer_floats
 
 RATIOS = (0, 4, 128)
 _MOST_LAYERS = 4096
@@ -90,8 +90,8 @@ def read_outline(file: Readable, payload_bytes: int) -> PayloadOutline:
     index = _integers(file, words.layers).tolist()
     tensor_bytes = payload_bytes - _bytes_before_tensors(words)
     ratios = [
-        _told_ratio(layer, words, rows, index_rows)
-        for layer, (rows, index_rows) in enumerate(zip(compressed, index, strict=True))
+        _told_ratio(layer, words, rows, indexed)
+        for layer, (rows, indexed) in enumerate(zip(compressed, index, strict=True))
     ]
     told = _complete_by_size(ratios, words, tensor_bytes)
     layers = tuple(starmap(LayerRows, zip(told, compressed, index, strict=True)))
@@ -139,7 +139,7 @@ def _told_ratio(layer: int, words: PayloadWords, compressed: int, index: int) ->
     fitting = [
         ratio
         for ratio in RATIOS
-        if (compressed, index) == (tokens // ratio if ratio else 0, tokens // 4 if ratio == 4 else 0)
+        if (compressed, index) == (compressed_rows(ratio, tokens), index_rows(ratio, tokens))
     ]
     if not fitting or compressed > words.compressed_capacity:
         raise PayloadDamaged(
@@ -151,8 +151,7 @@ def _told_ratio(layer: int, words: PayloadWords, compressed: int, index: int) ->
 
 def _complete_by_size(ratios: list[int | None], words: PayloadWords, tensor_bytes: int) -> list[int | None]:
     """`ratios`, all filled in where the size leaves one way only. Raises PayloadDamaged if it leaves none."""
-    raw = 4 * words.raw_rows * words.head_dim
-    least = sum(raw + _compressor_bytes(ratio or 0, words) for ratio in ratios)
+    least = sum(_layer_bytes(ratio or 0, words) for ratio in ratios)
     spare, untold = tensor_bytes - least, ratios.count(None)
     if not untold:
         if spare:
@@ -168,7 +167,8 @@ def _complete_by_size(ratios: list[int | None], words: PayloadWords, tensor_byte
 
 def _ways(spare: int, untold: int, words: PayloadWords) -> Iterator[dict[int, int]]:
     """How many of the `untold` layers have which ratio so that they take exactly `spare` bytes."""
-    four, wide = _compressor_bytes(4, words), _compressor_bytes(128, words)
+    bare, four, wide = (_layer_bytes(ratio, words) for ratio in RATIOS)
+    four, wide = four - bare, wide - bare
     # From four tokens on a layer of ratio 4 has rows, and is told by them.
     most = untold if words.tokens < 4 else 0
     for fours in range(most + 1):
@@ -177,15 +177,8 @@ def _ways(spare: int, untold: int, words: PayloadWords) -> Iterator[dict[int, in
             yield {0: untold - fours - wides, 4: fours, 128: wides}
 
 
-def _compressor_bytes(ratio: int, words: PayloadWords) -> int:
-    """Bytes of what a layer holds besides its window rows."""
-    if ratio == 0:
-        return 0
-    halves = 2 if ratio == 4 else 1
-    floats = words.tokens // ratio * words.head_dim + 2 * halves * ratio * halves * words.head_dim
-    if ratio == 4:
-        floats += words.tokens // 4 * words.index_dim + 2 * 8 * 2 * words.index_dim
-    return 4 * floats
+def _layer_bytes(ratio: int, words: PayloadWords) -> int:
+    return 4 * layer_floats(words, ratio, words.tokens, words.window)
 
 
 def _integers(file: Readable, count: int) -> npt.NDArray[np.uint32]:
