@@ -9,7 +9,7 @@ Must not know: models, cache files, sessions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import starmap
 from typing import NamedTuple, Protocol
 
@@ -47,9 +47,6 @@ class PayloadWords:
     index_dim: int
     vocabulary: int
     raw_rows: int
-
-
-WORD_NAMES = tuple(field.name for field in fields(PayloadWords))
 
 
 class LayerRows(NamedTuple):

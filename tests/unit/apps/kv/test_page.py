@@ -2,7 +2,7 @@
 
 import io
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from apps.flags_table import flags_page
 from shared.kv.files.cache_file import TEXT_AT
 from shared.kv.files.checksum import Checksum, Sidecar, read_sidecar, sidecar_path, write_sidecar
 from shared.kv.files.header import Extension, Header, Reason
-from shared.kv.files.payload_outline import WORD_NAMES, read_outline
+from shared.kv.files.payload_outline import PayloadWords, read_outline
 from shared.kv.files.trailers import encode_tool_map
 from shared.kv.payload import payload_size
 from shared.kv.store.policy import StoreSettings
@@ -21,6 +21,7 @@ from shared.model.known_shapes import FLASH, PRO
 from tests.support.cache_builder import zero_payload
 
 PAGE = (Path(__file__).parents[4] / "docs" / "kv-cache.md").read_text(encoding="utf-8")
+WORD_NAMES = tuple(field.name for field in fields(PayloadWords))
 HEADER = Header(2, Reason.UNKNOWN, Extension(0), 0, 1, 0, 0, 0, 0, 0, 0)
 ALL_ONES = {
     "quant_bits": 4,
