@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -19,6 +18,7 @@ from shared.kv.files.checksum import read_sidecar
 from shared.kv.files.header import HEADER_BYTES, Extension
 from shared.kv.files.payload_outline import LayerRows, PayloadOutline, read_outline
 from shared.kv.files.trailers import encode_tool_map
+from shared.kv.payload import HEADER_WORDS
 
 _PREVIEW = 300
 _MODELS = {0: "Flash", 1: "PRO"}
@@ -61,7 +61,7 @@ def describe_file(path: Path) -> Description:
         except DamagedFile as error:
             title, trailer_problem = None, str(error)
         sections = [*_sections(file, outline), *_trailers(file, tool_map, title)]
-        declared = _declared_calls(raw.fileno(), file)
+        declared = reader.declared_calls()
         text = reader.text()
     return Description(
         file, head, text, outline, payload_problem, tool_map, declared, title, trailer_problem, sections,
@@ -144,7 +144,7 @@ def _sections(file: CacheFile, outline: PayloadOutline | None) -> Iterator[Secti
         return
     words, at = outline.words, file.payload_at
     for name, count in (
-        ("payload: words", 13),
+        ("payload: words", HEADER_WORDS),
         ("payload: token ids", words.tokens),
         ("payload: logits", words.vocabulary),
         ("payload: compressed row counts", words.layers),
@@ -166,14 +166,6 @@ def _trailers(file: CacheFile, tool_map: dict[str, bytes], title: bytes | None) 
             at += size
     if file.size > at:
         yield Section("unknown", at, file.size - at)
-
-
-def _declared_calls(descriptor: int, file: CacheFile) -> int:
-    """How many calls the tool map says it holds; the map may have lost its end."""
-    if not file.header.extensions & Extension.TOOL_MAP:
-        return 0
-    head = os.pread(descriptor, 8, file.trailer_at)
-    return struct.unpack("<4xI", head)[0] if len(head) == 8 and head[:4] == b"KTM\x01" else 0
 
 
 def _sidecar(file: CacheFile) -> str:

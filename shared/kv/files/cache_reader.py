@@ -16,7 +16,7 @@ from shared.errors import DamagedFile
 from shared.kv.files.cache_file import TEXT_AT, CacheFile, describe
 from shared.kv.files.checksum import Checksum, Sidecar, read_sidecar
 from shared.kv.files.header import Extension
-from shared.kv.files.trailers import DEFAULT_ID_LIMIT, read_title, read_tool_map
+from shared.kv.files.trailers import DEFAULT_ID_LIMIT, declared_entries, read_title, read_tool_map
 
 _CHUNK = 1 << 20
 
@@ -112,6 +112,12 @@ class CacheReader:
         if not self.file.header.extensions & Extension.TOOL_MAP:
             return {}
         return read_tool_map(self._trailer(), limit_ids)
+
+    def declared_calls(self) -> int:
+        """How many calls the tool map says it holds; the map may have lost its end."""
+        if not self.file.header.extensions & Extension.TOOL_MAP:
+            return 0
+        return declared_entries(self._trailer())
 
     def title(self) -> bytes | None:
         """The session's title; None when the file has none. Raises DamagedFile when it is cut off."""

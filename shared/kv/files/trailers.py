@@ -45,11 +45,8 @@ def encode_tool_map(blocks: Mapping[str, bytes]) -> bytes:
 
 def read_tool_map(file: BinaryIO, limit_ids: int = DEFAULT_ID_LIMIT) -> dict[str, bytes]:
     """The map that starts at the file's position, as far as it can be read; never an error."""
-    head = _read(file, _MAP_HEAD.size)
-    if head is None:
-        return {}
-    magic, version, count = _MAP_HEAD.unpack(head)
-    if magic != _MAGIC or version != _VERSION or count > 4 * limit_ids:
+    count = declared_entries(file)
+    if count > 4 * limit_ids:
         return {}
     blocks: dict[str, bytes] = {}
     for _ in range(count):
@@ -61,6 +58,13 @@ def read_tool_map(file: BinaryIO, limit_ids: int = DEFAULT_ID_LIMIT) -> dict[str
         if tool_id is not None:
             blocks[tool_id] = block
     return blocks
+
+
+def declared_entries(file: BinaryIO) -> int:
+    """How many entries the map that starts at the file's position says it has; 0 if there is no map."""
+    head = _read(file, _MAP_HEAD.size)
+    magic, version, count = (b"", 0, 0) if head is None else _MAP_HEAD.unpack(head)
+    return int(count) if (magic, version) == (_MAGIC, _VERSION) else 0
 
 
 def encode_title(title: bytes) -> bytes:
