@@ -73,8 +73,8 @@ class SessionFolder:
         self.own = own
         self._model = model
         self._clock = clock
-        same = _resolved(own)
-        self._folders = [(own, True), *((other, False) for other in others if _resolved(other) != same)]
+        same = own.resolve()
+        self._folders = [(own, True), *((other, False) for other in others if other.resolve() != same)]
 
     def clean(self) -> None:
         """Remove from our folder what processes left there that died in a write. Before the first save."""
@@ -300,7 +300,3 @@ def _modified(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_mtime_ns
     return 0
-
-
-def _resolved(path: Path) -> Path:
-    return path.expanduser().resolve()
