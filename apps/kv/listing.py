@@ -11,9 +11,8 @@ from typing import Any
 from apps.kv.figures import age_text, one_line, size_text
 from apps.kv.places import Place
 from shared.errors import CacheFileError, ForeignFile
-from shared.kv.files.cache_file import CacheFile, read_cache_file
+from shared.kv.files.cache_file import CacheFile
 from shared.kv.files.cache_reader import open_cache_file
-from shared.kv.files.header import Extension
 from shared.kv.store.quarantine import FOLDER as QUARANTINE
 
 _TEXT_END_BYTES = 400
@@ -71,15 +70,12 @@ def list_place(place: Place) -> Listing:
 
 
 def _row(path: Path) -> Row:
-    file = read_cache_file(path, any_abi=True)
-    with path.open("rb") as content:
+    with path.open("rb") as content, open_cache_file(path, any_abi=True) as reader:
+        file, title = reader.file, reader.title()
         length = min(file.text_bytes, _TEXT_END_BYTES)
         text_end = os.pread(content.fileno(), length, file.payload_at - length)
-    title = None
-    if file.header.extensions & Extension.TITLE:
-        with open_cache_file(path, any_abi=True) as reader:
-            title = one_line(reader.title() or b"", _TEXT_END_BYTES)
-    return Row(file, title, one_line(text_end, _TEXT_END_BYTES))
+    shown = None if title is None else one_line(title, _TEXT_END_BYTES)
+    return Row(file, shown, one_line(text_end, _TEXT_END_BYTES))
 
 
 def file_record(file: CacheFile) -> dict[str, Any]:
