@@ -10,15 +10,9 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from apps.serve.errors import ClientLeft, Failure
+from apps.serve.errors import ClientLeft, Failure, Refused
 from apps.serve.refusal import refuse_unread
 from apps.serve.settings import Limits, Timing
-
-
-class _Refused(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class BodyLimit:
@@ -36,7 +30,7 @@ class BodyLimit:
         try:
             self._check_declared(scope)
             body = await self._read(receive)
-        except _Refused as refused:
+        except Refused as refused:
             await refuse_unread(refused.failure, scope, receive, send, self._timing)
             return
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -50,7 +44,7 @@ class BodyLimit:
         for name, value in scope["headers"]:
             # Deeper than this the server below has refused what is not a number.
             if name == b"content-length" and value.isdigit() and int(value[:20]) > self._limits.body_bytes:
-                raise _Refused(self._too_large())
+                raise Refused(self._too_large())
 
     def _too_large(self) -> Failure:
         return Failure(413, f"the request body is larger than {self._limits.body_bytes} bytes")
@@ -67,13 +61,13 @@ class BodyLimit:
                 async with asyncio.timeout(max(0.0, wait)):
                     message = await receive()
             except TimeoutError:
-                raise _Refused(Failure(408, "the request body came too slowly")) from None
+                raise Refused(Failure(408, "the request body came too slowly")) from None
             if message["type"] == "http.disconnect":
                 raise ClientLeft
             part = message.get("body", b"")
             size += len(part)
             if size > self._limits.body_bytes:
-                raise _Refused(self._too_large())
+                raise Refused(self._too_large())
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)
