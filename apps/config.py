@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from apps.option_file import read_option_file
 from shared.errors import UsageError
 
-_MOST_BYTES: Final = 1 << 20
 _NAME: Final = "config"
 
 
@@ -66,13 +66,7 @@ ConfigOption = Annotated[
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror or error}") from None
-    if len(content) > _MOST_BYTES:
-        raise UsageError(f"--config {path}: larger than 1 MiB")
+    content = read_option_file("--config", path)
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,11 +10,9 @@ import hmac
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
+from apps.option_file import read_option_file
 from shared.errors import UsageError
-
-_MOST_FILE_BYTES: Final = 1 << 20
 
 
 def checked_key(text: str, source: str) -> bytes:
@@ -28,14 +26,7 @@ def checked_key(text: str, source: str) -> bytes:
 def read_key_file(path: Path) -> list[bytes]:
     """The keys in a file, one a line; empty lines and lines that begin with `#` are skipped. Raises
     UsageError for a file that cannot be read or holds none."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_FILE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--api-key-file {path}: {error.strerror or error}") from None
-    if len(content) > _MOST_FILE_BYTES:
-        raise UsageError(f"--api-key-file {path}: larger than 1 MiB")
-    text = content.decode("utf-8-sig", "replace")
+    text = read_option_file("--api-key-file", path).decode("utf-8-sig", "replace")
     lines = enumerate(map(str.strip, text.splitlines()), start=1)
     keys = [
         checked_key(line, f"--api-key-file {path}, line {number}")
