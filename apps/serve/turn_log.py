@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from apps.memory import MIB
 from apps.serve.jobs import Finished, Job, JobPhase
 from apps.serve.live_match import LiveMatch
 from apps.serve.log import LogFact, LogKind, ServerLog
@@ -21,7 +22,6 @@ from shared.text.turn import DecodeState, Turn
 
 _TOKENS_PER_LINE: Final = 50
 _LEAST_TOKENS: Final = 256
-_MIB: Final = 1 << 20
 
 
 class TurnLog:
@@ -150,7 +150,7 @@ class TurnLog:
         self._line(
             f"{self._head()} gen={generated} source={self._source} prefilled={prefilled} "
             f"prefill={_rate(prefilled, self._prefill_seconds)} t/s "
-            f"decode={_rate(generated, decode_seconds)} t/s saved={saved_bytes / _MIB:.2f} MiB "
+            f"decode={_rate(generated, decode_seconds)} t/s saved={saved_bytes / MIB:.2f} MiB "
             f"queued={self._started - self._job.created:.3f}s finish={finished.finish_reason} "
             f"{now - self._job.created:.3f}s",
             LogKind.GENERATION,
