@@ -110,8 +110,10 @@ class ToolMemory:
         from `text`, so that a client that sends none back still gets the prompt that was computed.
         """
         reasonings: dict[bytes, list[str]] = {}
+        mapped = set(tool_map.values())
         for block in tool_blocks(text):
-            reasonings.setdefault(block.raw, []).append(reasoning_before(text, block))
+            if block.raw in mapped:
+                reasonings.setdefault(block.raw, []).append(reasoning_before(text, block))
         ids: dict[bytes, list[str]] = {}
         for call_id, raw in tool_map.items():
             if raw in reasonings:
