@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-_Timeline = TypeVar("_Timeline", list[int], memoryview)
+_Timeline = TypeVar("_Timeline", list[int], bytes)
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
@@ -15,7 +15,7 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
 
 def common_bytes(left: bytes, right: bytes) -> int:
     """Number of equal leading bytes."""
-    return _agreement(memoryview(left), memoryview(right))
+    return _agreement(left, right)
 
 
 def _agreement(left: _Timeline, right: _Timeline) -> int:
