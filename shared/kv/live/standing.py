@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from shared.kv.files.header import Extension
 from shared.kv.live.control_tokens import ControlMap, ControlTokens
@@ -78,30 +79,35 @@ class LiveText:
         self, standing: Standing, live: Sequence[int], sampled: Sequence[range], controls: ControlTokens
     ) -> None:
         """`sampled` are positions of tokens that the model chose."""
-        tail = live[standing.position :]
-        behind = controls.of(tail)
         self._controls = controls
         self._standing = standing
-        self._at_standing = not tail
-        self.text = standing.text + controls.decode(tail)
-        self.controls = standing.controls.followed_by(behind, len(standing.text))
-        # The model reads its own words as it wrote them, with marks that are no marks in the client's text.
-        positions = controls.positions(tail) + standing.position
-        own = np.zeros(len(positions), bool)
-        for span in sampled:
-            own |= (positions >= span.start) & (positions < span.stop)
-        self._free = np.concatenate([np.zeros(len(standing.controls.offsets), bool), own])
+        self._sampled = sampled
+        self._tail = live[standing.position :]
+        self.text = standing.text + controls.decode(self._tail)
 
     def agreement(self, prompt: Prompt) -> Agreement:
         theirs = self._controls.of_prompt(prompt)
         common = common_bytes(self.text, prompt.rendered)
-        offset = self.controls.disagreement(theirs, self._free, common)
+        offset = self._control_map().disagreement(theirs, self._free(), common)
         whole = offset == len(self.text)
-        if whole and self._standing.answer_ends and self._at_standing:
+        if whole and self._standing.answer_ends and not self._tail:
             whole = theirs.has(offset, self._controls.tokenizer.specials.eos)
         return Agreement(offset, whole)
 
     def can_be_key(self) -> bool:
         """A text with hidden tokens behind it may be a key only if every control string in it is a control
         token: the tokens cannot be compared with the text when they are loaded."""
-        return not self._standing.hidden or self._controls.all_real(self.text, self.controls)
+        return not self._standing.hidden or self._controls.all_real(self.text, self._control_map())
+
+    def _control_map(self) -> ControlMap:
+        behind = self._controls.of(self._tail)
+        return self._standing.controls.followed_by(behind, len(self._standing.text))
+
+    def _free(self) -> npt.NDArray[np.bool_]:
+        """Which of the control tokens a prompt need not have: the model reads its own words as it wrote them,
+        with marks that are no marks in the client's text."""
+        positions = self._controls.positions(self._tail) + self._standing.position
+        own = np.zeros(len(positions), bool)
+        for span in self._sampled:
+            own |= (positions >= span.start) & (positions < span.stop)
+        return np.concatenate([np.zeros(len(self._standing.controls.offsets), bool), own])
