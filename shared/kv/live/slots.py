@@ -249,19 +249,18 @@ class Slots:
 
     def _load(self, prompt: Prompt, slot: LiveSlot, file: CacheFile, saved: Saved | None) -> Start | None:
         assert self._store is not None
-        asked, offset, tokens = False, None, prompt.tokens
+        offset, tokens = None, prompt.tokens
 
-        def accepts(loaded: list[int], file: CacheFile) -> bool:
-            nonlocal asked, offset, tokens
-            asked, offset = True, resume_offset(loaded, file, prompt, self._controls)
+        def accepts(loaded: list[int], read: CacheFile) -> bool:
+            nonlocal offset, tokens
+            offset = resume_offset(loaded, read, prompt, self._controls)
             if offset is None:
+                self._refusals.add(file, prompt)
                 return False
             tokens = prompt.after(loaded, offset, self.tokenizer)
             return len(tokens) < slot.session.context
 
         loaded = self._store.load(file, prompt.rendered, slot.session, accepts)
-        if asked and offset is None:
-            self._refusals.add(file, prompt)
         if loaded is None or offset is None:
             return None
         slot.loaded(loaded.tokens, prompt, offset, hidden_kind(file))
