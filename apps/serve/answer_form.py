@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shared.constrain.call_opener import CallOpener, call_opener
 from shared.constrain.grammar import Grammar
-from shared.constrain.matcher import leads_somewhere
+from shared.constrain.matcher import opening
 from shared.constrain.turn_masks import AnswerForm
 from shared.constrain.vocabulary import mask_vocabulary
 from shared.errors import RequestError
@@ -26,7 +26,8 @@ def answer_form(
     if json is None and not required:
         return None
     vocabulary = mask_vocabulary(tokenizer)
-    if json is not None and not leads_somewhere(vocabulary, json):
+    matcher = None if json is None else opening(vocabulary, json)
+    if json is not None and matcher is None:
         raise RequestError(
             "the JSON schema of the answer cannot be enforced: nothing satisfies it, or it is too large"
         )
@@ -34,7 +35,7 @@ def answer_form(
     call: CallOpener | None = None
     if tools is not None and callable_tools:
         call = call_opener(tokenizer, [name for name in _names(tools) if name in callable_tools])
-    return AnswerForm(vocabulary, tokenizer.specials.think_end, json, call, bool(required))
+    return AnswerForm(vocabulary, tokenizer.specials.think_end, matcher, call, bool(required))
 
 
 def _names(tools: ToolSet) -> list[str]:

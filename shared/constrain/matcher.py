@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from shared.constrain.grammar import Grammar
@@ -11,7 +13,7 @@ from shared.errors import EngineFault
 
 class Matcher:
     """At the beginning of the text. Raises EngineFault, then and later, where the grammar leads nowhere or
-    outgrows its limits: check a client's grammar with `leads_somewhere` first."""
+    outgrows its limits: of a client's grammar take the one from `opening`."""
 
     def __init__(self, vocabulary: MaskVocabulary, grammar: Grammar) -> None:
         from llguidance import LLMatcher
@@ -19,6 +21,12 @@ class Matcher:
         self._size = vocabulary.size
         self._matcher = LLMatcher(vocabulary.trie, grammar.text, log_level=0)
         self._check()
+
+    def copy(self) -> Matcher:
+        """One at the same place that goes its own way; the grammar is not compiled again."""
+        twin = copy(self)
+        twin._matcher = self._matcher.deep_copy()
+        return twin
 
     @property
     def complete(self) -> bool:
@@ -46,10 +54,11 @@ class Matcher:
             raise EngineFault(f"the answer cannot be held to the form that was asked for: {reason[:200]}")
 
 
-def leads_somewhere(vocabulary: MaskVocabulary, grammar: Grammar) -> bool:
-    """Whether a text of the grammar can at least begin."""
+def opening(vocabulary: MaskVocabulary, grammar: Grammar) -> Matcher | None:
+    """The matcher of a grammar, which may take long to compile; None if no text of it can even begin."""
     try:
-        Matcher(vocabulary, grammar).allowed()
+        matcher = Matcher(vocabulary, grammar)
+        matcher.allowed()
     except EngineFault:
-        return False
-    return True
+        return None
+    return matcher

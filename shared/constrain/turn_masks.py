@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from shared.constrain.call_opener import CallOpener
-from shared.constrain.grammar import Grammar
 from shared.constrain.matcher import Matcher
 from shared.constrain.vocabulary import Mask, MaskVocabulary
 from shared.text import marks
@@ -22,12 +21,12 @@ _THINK_END: Final = marks.THINK_END.encode()
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """What an answer must be: JSON of a grammar, a call, or, with both and the call not `required`, either of
-    them. A required call leaves no room for JSON in the same turn."""
+    """What an answer must be: JSON, whose matcher stays at the beginning, a call, or, with both and the call
+    not `required`, either of them. A required call leaves no room for JSON in the same turn."""
 
     vocabulary: MaskVocabulary
     think_end: int
-    json: Grammar | None = None
+    json: Matcher | None = None
     call: CallOpener | None = None
     call_required: bool = False
 
@@ -83,7 +82,7 @@ class _Answer(Protocol):
 
 
 def _answer(form: AnswerForm) -> _Answer:
-    json = None if form.json is None or form.call_required else Matcher(form.vocabulary, form.json)
+    json = None if form.json is None or form.call_required else form.json.copy()
     call = None if form.call is None else _Call(form.vocabulary, form.call)
     if json is not None and call is not None:
         return _Either(json, call)

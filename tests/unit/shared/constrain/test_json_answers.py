@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shared.constrain.call_opener import call_opener
 from shared.constrain.grammar import Grammar, any_json_object, json_grammar
-from shared.constrain.matcher import Matcher, leads_somewhere
+from shared.constrain.matcher import Matcher, opening
 from shared.constrain.turn_masks import AnswerForm
 from shared.constrain.vocabulary import mask_vocabulary
 from shared.generate import Generation, GenerationSettings
@@ -44,7 +44,8 @@ def answer(
 ) -> tuple[Turn, Generation]:
     turn = Turn(thinking=thinking, tools=tools, verbatim=True)
     call = None if tools is None else call_opener(words, sorted(tools.names()))
-    form = AnswerForm(mask_vocabulary(words), words.specials.think_end, grammar, call)
+    vocabulary = mask_vocabulary(words)
+    form = AnswerForm(vocabulary, words.specials.think_end, Matcher(vocabulary, grammar), call)
     generation = Generation(
         session,  # type: ignore[arg-type]
         words,
@@ -157,8 +158,8 @@ def test_no_mask_is_empty_or_allows_a_control_token_but_the_end() -> None:
 def test_a_schema_that_leads_nowhere_is_noticed_before_anything_is_written() -> None:
     words = mask_vocabulary(tokenizer())
     endless = {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"}
-    assert not leads_somewhere(words, json_grammar(endless))
-    assert leads_somewhere(words, any_json_object())
+    assert not opening(words, json_grammar(endless))
+    assert opening(words, any_json_object())
 
 
 def test_white_space_cannot_go_on_for_ever() -> None:

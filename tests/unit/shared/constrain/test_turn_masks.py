@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shared.constrain.call_opener import call_opener
 from shared.constrain.grammar import any_json_object
+from shared.constrain.matcher import Matcher
 from shared.constrain.turn_masks import AnswerForm, TurnMasks
 from shared.constrain.vocabulary import mask_vocabulary
 from shared.scripted.vocabulary import CONTROL, tokenizer, tokens_of
@@ -31,10 +32,11 @@ class State:
 
 
 def form(*names: str, json: bool = False, required: bool = False, words: Tokenizer = WORDS) -> AnswerForm:
+    vocabulary = mask_vocabulary(words)
     return AnswerForm(
-        mask_vocabulary(words),
+        vocabulary,
         words.specials.think_end,
-        any_json_object() if json else None,
+        Matcher(vocabulary, any_json_object()) if json else None,
         call_opener(words, names) if names else None,
         required,
     )
@@ -162,6 +164,11 @@ def test_each_attempt_begins_anew() -> None:
     required = form("bash", required=True)
     for _ in range(2):
         assert forced(required.begin(thinking=False)).endswith(b'bash">\n')
+    either = form(json=True)
+    for _ in range(2):
+        masks = either.begin(thinking=False)
+        assert allowed(masks) == {ord("{")}
+        masks.take(ord("{"))
     with pytest.raises(ValueError, match="a form"):
         form().begin(thinking=False)
 
