@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apps.chat.prefill_progress import PrefillProgress
+from apps.chat.prefill_progress import prefill_progress
 from apps.chat.reply_printer import ReplyPrinter
 from apps.chat.settings import ChatSettings
 from apps.chat.statistics import TurnStatistics
@@ -68,15 +68,8 @@ class Answerer:
         if len(prompt) >= session.context:
             raise ContextFullError(len(prompt), session.context)
         started = self._clock()
-        progress = PrefillProgress(
-            self._err,
-            prompt_tokens=len(prompt),
-            chunk=self._engine.memory_plan(session.context).prefill_chunk,
-        )
-        try:
+        with prefill_progress(self._engine, session, len(prompt), on=self._err) as progress:
             synced = session.sync(prompt, progress, cancelled=cancelled)
-        finally:
-            progress.close()
         prefilled = self._clock()
         turn = Turn(thinking=thinking, tools=None)
         generation = Generation(

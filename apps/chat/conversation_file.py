@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from apps.chat.background_writer import BackgroundWriter
 from apps.chat.conversation import Conversation
-from apps.chat.prefill_progress import PrefillProgress
+from apps.chat.prefill_progress import prefill_progress
 from apps.console import say
 from shared.errors import Ds4Error
 from shared.kv.sessions.capture import Capture, NotSaved, copy_state
@@ -140,12 +140,8 @@ class ConversationFile:
         if missing <= _CHEAP_TOKENS:
             self._conversation.catch_up(tokens, cancelled=cancelled)
             return copy_state(session)
-        chunk = self._engine.memory_plan(session.context).prefill_chunk
-        progress = PrefillProgress(self._err, prompt_tokens=len(tokens), chunk=chunk)
-        try:
+        with prefill_progress(self._engine, session, len(tokens), on=self._err) as progress:
             self._conversation.catch_up(tokens, progress, cancelled)
-        finally:
-            progress.close()
         return copy_state(session)
 
     def _its_origin(self) -> Origin:

@@ -1,11 +1,15 @@
 """Shows how far a prefill is: a bar that rewrites itself on a terminal, one line per chunk elsewhere.
 
-Spec: apps §1.4. Knows token counts only.
+Spec: apps §1.4. Knows token counts and the size of a session's steps; no tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
+
+from shared.session import Engine, Session
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,3 +63,14 @@ class PrefillProgress:
 
     def _figures(self, done: int, total: int) -> str:
         return f"{self._verb} {self._prompt_tokens} tokens: {done}/{total} ({100 * done / total:.1f}%)"
+
+
+@contextmanager
+def prefill_progress(
+    engine: Engine, session: Session, prompt_tokens: int, *, on: Console, verb: str = "prefill"
+) -> Iterator[PrefillProgress]:
+    """The progress of one `sync` of `session`, its line ended however that ends."""
+    chunk = engine.memory_plan(session.context).prefill_chunk
+    progress = PrefillProgress(on, prompt_tokens=prompt_tokens, chunk=chunk, verb=verb)
+    with closing(progress):
+        yield progress

@@ -15,7 +15,7 @@ from apps.chat.background_writer import BackgroundWriter
 from apps.chat.conversation import Conversation
 from apps.chat.conversation_file import ConversationFile
 from apps.chat.interrupt import Interrupt
-from apps.chat.prefill_progress import PrefillProgress
+from apps.chat.prefill_progress import prefill_progress
 from apps.chat.replay import last_turns, show_turns
 from apps.chat.session_table import session_lines
 from apps.chat.slash import BadInput
@@ -180,16 +180,11 @@ class SessionCommands:
         session = self._conversation.session
         tokens = self._engine.tokenizer.encode_rendered(self._folder.read(stored))
         check_room(stored, len(tokens) + 1, session.context)
-        progress = PrefillProgress(
-            self._err,
-            prompt_tokens=len(tokens),
-            chunk=self._engine.memory_plan(session.context).prefill_chunk,
-        )
-        try:
-            with Interrupt() as interrupt:
-                session.sync(tokens, progress, cancelled=interrupt)
-        finally:
-            progress.close()
+        with (
+            prefill_progress(self._engine, session, len(tokens), on=self._err) as progress,
+            Interrupt() as interrupt,
+        ):
+            session.sync(tokens, progress, cancelled=interrupt)
         return tokens
 
     def _return(self) -> None:

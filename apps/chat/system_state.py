@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apps.chat.background_writer import BackgroundWriter
-from apps.chat.prefill_progress import PrefillProgress
+from apps.chat.prefill_progress import prefill_progress
 from apps.console import say
 from shared.kv.sessions.system_prompt import SystemPromptFile
 from shared.session import CancelCheck, Engine, Session
@@ -44,16 +44,10 @@ class SystemState:
             return 0
         if not self._save:
             return 0
-        progress = PrefillProgress(
-            self._err,
-            prompt_tokens=len(head),
-            chunk=self._engine.memory_plan(session.context).prefill_chunk,
-            verb="system prompt",
-        )
-        try:
+        with prefill_progress(
+            self._engine, session, len(head), on=self._err, verb="system prompt"
+        ) as progress:
             evaluated = session.sync(head, progress, cancelled=cancelled).evaluated
-        finally:
-            progress.close()
         capture = self._file.capture(session, text)
         self._writer.start(lambda: capture.write(self._file.path.parent), self._not_saved)
         return evaluated
