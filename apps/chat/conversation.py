@@ -95,8 +95,7 @@ class Conversation:
         try:
             if len(prompt) >= self.context:
                 raise ContextFullError(len(prompt), self.context)
-            self._return_to_shared_past(prompt)
-            begun = self._begin_anew(prompt, cancelled)
+            begun = self._begin_anew(cancelled) if self.missing(prompt) == len(prompt) else 0
             answer = self._answerer.answer(
                 self._session,
                 prompt,
@@ -194,9 +193,9 @@ class Conversation:
         self.turns += 1
         self.unsaved = True
 
-    def _begin_anew(self, prompt: list[int], cancelled: CancelCheck) -> int:
+    def _begin_anew(self, cancelled: CancelCheck) -> int:
         """Tokens that were evaluated apart from the answer's own prefill."""
-        if self._begin is None or self.missing(prompt) < len(prompt):
+        if self._begin is None:
             return 0
         return self._begin(self._session, self._transcript.head, cancelled)
 
