@@ -6,12 +6,11 @@ supported is refused by name.
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from apps.serve.schema.fields import LenientModel, WholeNumber
+from apps.serve.schema.fields import LenientModel, WholeNumber, json_text
 from apps.serve.schema.openai_request import OpenAiRequest
 
 _UNSUPPORTED_PARTS = {
@@ -64,7 +63,7 @@ class FunctionCall(LenientModel):
         """Arguments as JSON text: clients send text, or the value itself."""
         if self.arguments is None or isinstance(self.arguments, str):
             return self.arguments
-        return json.dumps(self.arguments, ensure_ascii=False, separators=(",", ":"))
+        return json_text(self.arguments)
 
 
 class AssistantToolCall(LenientModel):

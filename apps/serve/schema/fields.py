@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -39,6 +40,11 @@ def _whole(number: Any) -> Any:
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
 StopStrings = Annotated[tuple[str, ...], BeforeValidator(_strings)]
+
+
+def json_text(value: Any) -> str:
+    """`value` as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def validate(model: type[_Model], body: dict[str, Any]) -> _Model:

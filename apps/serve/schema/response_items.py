@@ -6,13 +6,12 @@ refused by name, never left out silently.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Tag, field_validator, model_validator
 
-from apps.serve.schema.fields import LenientModel
+from apps.serve.schema.fields import LenientModel, json_text
 
 _TEXT_PARTS: Final = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _ROLES: Final = ("user", "assistant", "system", "developer", "latest_reminder")
@@ -226,11 +225,6 @@ AnyItem = Annotated[
     Discriminator(_kind),
 ]
 Items = Annotated[tuple[AnyItem, ...], BeforeValidator(_items)]
-
-
-def json_text(value: Any) -> str:
-    """`value` as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_part(part: Any) -> bool:
