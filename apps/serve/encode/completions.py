@@ -67,17 +67,12 @@ class CompletionStream:
         return frame(self._envelope.wrap(_OBJECT, [_choice(text, None)]))
 
 
-def completion_text(answer: Answer, *, thinking: bool, closed: bool) -> str:
-    """The raw text of a whole answer; `closed`: its thinking ended."""
-    end = THINK_END if thinking and closed else ""
-    return answer.reasoning + end + answer.text
-
-
 def text_completion_body(
     envelope: Envelope, answer: Answer, finished: Finished, *, thinking: bool
 ) -> dict[str, Any]:
     """The whole answer of a request that does not stream."""
-    text = completion_text(answer, thinking=thinking, closed=finished.thinking_closed)
+    end = THINK_END if thinking and finished.thinking_closed else ""
+    text = answer.reasoning + end + answer.text
     return envelope.wrap(_OBJECT, [_choice(text, finished.finish_reason)]) | totals(finished)
 
 
