@@ -35,9 +35,7 @@ async def read_turn(request: Request, parse: AskParser) -> TurnRequest:
     context.check_room()
 
     def read() -> TurnRequest:
-        fields = parse_fields(body, context)
-        ask = parse(fields, context.model, context.settings)
-        context.count_skipped(request.url.path, fields)
+        ask = _read_ask(request, body, parse)
         try:
             return context.prepare(ask, request_id, body)
         except ContextFullError as error:
@@ -52,12 +50,18 @@ async def read_prompt(request: Request, parse: AskParser) -> Prompt:
     context, body = server(request), await request.body()
 
     def read() -> Prompt:
-        fields = parse_fields(body, context)
-        ask = parse(fields, context.model, context.settings)
-        context.count_skipped(request.url.path, fields)
-        return context.render(ask)
+        return context.render(_read_ask(request, body, parse))
 
     return await asyncio.to_thread(read)
+
+
+def _read_ask(request: Request, body: bytes, parse: AskParser) -> Ask:
+    """What is asked; what means nothing here is counted. Raises RequestError."""
+    context = server(request)
+    fields = parse_fields(body, context)
+    ask = parse(fields, context.model, context.settings)
+    context.count_skipped(request.url.path, fields)
+    return ask
 
 
 def parse_fields(body: bytes, context: ServerContext) -> dict[str, Any]:
