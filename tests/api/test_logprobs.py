@@ -12,7 +12,7 @@ import pytest
 from openai import OpenAI
 
 from tests.support.api_server import RunningServer, serve_script
-from tests.support.turns import BASH, M, tool
+from tests.support.turns import BASH, M, pieces, tool
 
 _EVEN = {"logits": {"a": math.log(3), "b": 0.0}}
 _TOOLS = [{"type": "function", "function": tool("bash", "command")}]
@@ -20,12 +20,11 @@ _TOOLS = [{"type": "function", "function": tool("bash", "command")}]
 
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[RunningServer]:
-    call = [piece for part in BASH.split(M) for piece in (M, part)][1:]
     turns = [
         {"match": "plain", "pieces": [_EVEN, "é", _EVEN]},
         {"match": "think", "pieces": ["Hm", "</think>", "ok"]},
         {"match": "marks", "pieces": ["Hm <", "</think>", "o", "<think>", "k"]},
-        {"match": "call", "pieces": ["Well.", "\n\n", *call]},
+        {"match": "call", "pieces": ["Well.", "\n\n", *pieces(BASH)]},
         {
             "match": "lost",
             "pieces": ["Well.\n\n<", M, 'invoke name="bash">oops</', M, "invoke>\n</", M, "tool_calls>"],

@@ -15,7 +15,7 @@ from apps.serve.settings import ServerSettings
 from shared.model.reference_engine import load as load_reference
 from tests.support.api_server import QUICK, RunningServer, serve_engine, serve_script
 from tests.support.golden import tiny_q2
-from tests.support.turns import block, invoke, parameter, tool
+from tests.support.turns import block, invoke, parameter, pieces, tool
 
 _TOOLS = [{"type": "function", "function": tool("bash", "command")}]
 # What stands between a call and the next answer: the end mark, the user mark, the result and its tags, the
@@ -28,7 +28,7 @@ def _call(command: str) -> str:
 
 
 def _script(*texts: str) -> dict[str, Any]:
-    return {"turns": [{"pieces": [p for p in re.split("(｜DSML｜|</think>)", t) if p]} for t in texts]}
+    return {"turns": [{"pieces": pieces(text)} for text in texts]}
 
 
 def _ask(server: RunningServer, messages: list[Any], **fields: Any) -> Any:

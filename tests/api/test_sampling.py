@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.api_server import RunningServer, serve_script
-from tests.support.turns import M, tool
+from tests.support.turns import M, pieces, tool
 
 _EVEN = {"logits": {"a": 1.0, "b": 0.9}}
 _TAG = f'<{M}tool_calls>\n<{M}invoke name="bash">\n<{M}parameter name="command" string="true"'
@@ -18,16 +18,12 @@ _END = f"</{M}parameter>\n</{M}invoke>\n</{M}tool_calls>"
 _TOOLS = [{"type": "function", "function": tool("bash", "command")}]
 
 
-def _split(text: str) -> list[str]:
-    return [piece for piece in re.split(f"({M})", text) if piece]
-
-
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[RunningServer]:
     calls = {
         "match": "call",
         # The tag is syntax, the value is not.
-        "pieces": [*_split(_TAG), {"logits": {">": 1.0, "?": 0.9}}, *[_EVEN] * 24, *_split(_END)],
+        "pieces": [*pieces(_TAG), {"logits": {">": 1.0, "?": 0.9}}, *[_EVEN] * 24, *pieces(_END)],
     }
     words = {"pieces": [_EVEN] * 40, "match": "words"}
     with serve_script({"turns": [words, calls]}) as server:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from apps.serve.settings import ServerSettings
 from tests.support.api_server import QUICK, RunningServer, serve_script
+from tests.support.turns import pieces
 
 _CLIENTS = Path(__file__).parent / "clients"
 _TOOL = {
@@ -36,11 +36,6 @@ def _block(*commands: str) -> str:
         for command in commands
     )
     return f"\n\n<｜DSML｜tool_calls>\n{calls}</｜DSML｜tool_calls>"
-
-
-def _pieces(text: str) -> list[str]:
-    """The control tokens of the text as tokens of their own, as a model writes them."""
-    return [piece for piece in re.split("(｜DSML｜|</think>)", text) if piece]
 
 
 def _post(server: RunningServer, **fields: Any) -> Any:
@@ -88,7 +83,7 @@ def _prefills(server: RunningServer) -> list[dict[str, Any]]:
 
 
 def test_a_whole_answer_hides_a_failed_call_and_tries_once_more() -> None:
-    script = {"turns": [{"pieces": ["Wait.", *_pieces(_BROKEN)]}, {"pieces": _pieces(_block("ls"))}]}
+    script = {"turns": [{"pieces": ["Wait.", *pieces(_BROKEN)]}, {"pieces": pieces(_block("ls"))}]}
     with serve_script(script) as server:
         answer = _post(server)
         syncs = _prefills(server)
@@ -104,7 +99,7 @@ def test_a_whole_answer_hides_a_failed_call_and_tries_once_more() -> None:
 
 
 def test_a_second_failure_is_told_and_so_is_a_failure_in_a_stream() -> None:
-    with serve_script({"turns": [{"pieces": _pieces(_BROKEN)}]}) as server:
+    with serve_script({"turns": [{"pieces": pieces(_BROKEN)}]}) as server:
         message = _post(server)["choices"][0]
         tries = len(_prefills(server))
         events = _stream(server)
@@ -136,7 +131,7 @@ def test_a_call_cut_by_the_budget_is_not_tried_again_and_never_closes() -> None:
 
 
 def test_no_retry_when_the_context_has_no_room() -> None:
-    script = {"turns": [{"pieces": _pieces(_BROKEN)}]}
+    script = {"turns": [{"pieces": pieces(_BROKEN)}]}
     with serve_script(script) as server:
         prompt = _post(server)["usage"]["prompt_tokens"]
     with serve_script(script, context=prompt + 100) as server:
@@ -156,7 +151,7 @@ def _history(message: dict[str, Any], *drop: str) -> list[Any]:
 
 
 def test_parallel_calls_have_their_own_index_and_id() -> None:
-    with serve_script({"turns": [{"pieces": _pieces(_block("a", "b"))}]}) as server:
+    with serve_script({"turns": [{"pieces": pieces(_block("a", "b"))}]}) as server:
         events = _stream(server)
         message = _post(server)["choices"][0]["message"]
     assert _streamed_calls(events) == {0: ("bash", '{"command":"a"}'), 1: ("bash", '{"command":"b"}')}
@@ -170,7 +165,7 @@ def test_the_sampled_block_is_replayed_unless_that_is_turned_off(replay: bool) -
         "</｜DSML｜invoke>",
         '<｜DSML｜parameter name="timeout" string="false"> 10 </｜DSML｜parameter>\n</｜DSML｜invoke>',
     )
-    script = {"turns": [{"pieces": _pieces(block)}, {"pieces": ["done"]}]}
+    script = {"turns": [{"pieces": pieces(block)}, {"pieces": ["done"]}]}
     with serve_script(script, settings=ServerSettings(timing=QUICK, exact_replay=replay)) as server:
         message = _post(server)["choices"][0]["message"]
         usage = _post(server, messages=_history(message))["usage"]
@@ -179,9 +174,7 @@ def test_the_sampled_block_is_replayed_unless_that_is_turned_off(replay: bool) -
 
 
 def test_reasoning_that_the_client_dropped_is_put_back_from_memory() -> None:
-    script = {
-        "turns": [{"pieces": _pieces("Hm.</think>" + _block("ls"))}, {"pieces": ["x", "</think>", "y"]}]
-    }
+    script = {"turns": [{"pieces": pieces("Hm.</think>" + _block("ls"))}, {"pieces": ["x", "</think>", "y"]}]}
     with serve_script(script) as server:
         message = _post(server, model="m")["choices"][0]["message"]
         assert message["reasoning_content"] == "Hm."
@@ -209,7 +202,7 @@ def test_the_shapes_of_real_clients(client: str) -> None:
     )
     script = {
         "turns": [
-            {"pieces": _pieces("I run it.</think>" + _block("echo hello-from-tool"))},
+            {"pieces": pieces("I run it.</think>" + _block("echo hello-from-tool"))},
             {"pieces": ["Good.", "</think>", "It says hello."]},
         ]
     }

@@ -11,7 +11,7 @@ import pytest
 
 from shared.text import marks
 from tests.support.api_server import RunningServer, serve_script
-from tests.support.turns import M, block, invoke, parameter, tool
+from tests.support.turns import M, block, invoke, parameter, pieces, tool
 
 _TOOLS = [{"type": "function", "function": tool(name, "command")} for name in ("bash", "read")]
 
@@ -38,7 +38,7 @@ def _server() -> Iterator[RunningServer]:
         },
         {
             "match": "held",
-            "pieces": ["Hm.\n\n", *_split(held), {"text": " So", "else": ["</think>"]}, *_forced("read")],
+            "pieces": ["Hm.\n\n", *pieces(held), {"text": " So", "else": ["</think>"]}, *_forced("read")],
         },
         # What follows a call that could not be read.
         {"match": "was not executed", "pieces": _forced("read")},
@@ -46,13 +46,6 @@ def _server() -> Iterator[RunningServer]:
     ]
     with serve_script({"turns": turns, "after": "cycle"}) as server:
         yield server
-
-
-def _split(text: str) -> list[str]:
-    pieces = []
-    for index, piece in enumerate(text.split(M)):
-        pieces += [M, piece] if index else [piece]
-    return [piece for piece in pieces if piece]
 
 
 def _ask(server: RunningServer, content: str, choice: Any, **fields: Any) -> Any:

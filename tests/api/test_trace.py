@@ -18,7 +18,7 @@ from apps.trace import TraceFile
 from tests.support.api_server import RunningServer, serve_script, wait_for
 from tests.support.clock import FakeClock
 from tests.support.gate import Gate
-from tests.support.turns import block, invoke, parameter, tool
+from tests.support.turns import block, invoke, parameter, pieces, tool
 
 _TOOLS = [{"type": "function", "function": tool("bash", "command")}]
 _CALL = "\n\n" + block(invoke("bash", parameter("command", "ls")))
@@ -38,7 +38,7 @@ def _tracing(path: Path, *turns: Any, **options: Any) -> Iterator[RunningServer]
 
 
 def _turn(text: str, **fields: Any) -> dict[str, Any]:
-    return {"pieces": [piece for piece in re.split("(｜DSML｜|</think>)", text) if piece]} | fields
+    return {"pieces": pieces(text)} | fields
 
 
 def _ask(server: RunningServer, content: str | list[Any], **fields: Any) -> httpx.Response:

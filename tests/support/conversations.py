@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 import httpx
 
-from tests.support.turns import block, invoke, parameter, tool
+from tests.support.turns import block, invoke, parameter, pieces, tool
 
 TOOLS = [{"type": "function", "function": tool("bash", "command")}]
 # A helper of an agent: short, and nothing in common with the conversation.
@@ -44,7 +43,7 @@ def script(*texts: str, **rest: Any) -> dict[str, Any]:
 
 def turn(text: str, **rest: Any) -> dict[str, Any]:
     """A turn that says `text`, one step for each stretch between control strings."""
-    return {"pieces": [piece for piece in re.split("(｜DSML｜|</think>)", text) if piece], **rest}
+    return {"pieces": pieces(text), **rest}
 
 
 def ask(url: str, messages: list[Any], **fields: Any) -> Any:

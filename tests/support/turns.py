@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,11 @@ from shared.text.turn import Turn
 
 ANY_TOOLS = ToolSet([])
 M = "｜DSML｜"
+
+
+def pieces(text: str) -> list[str]:
+    """The control strings of the text as tokens of their own, as a model writes them."""
+    return [piece for piece in re.split(f"({M}|</think>)", text) if piece]
 
 
 def tool(name: str, *properties: str, required: Sequence[str] = ()) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from apps.serve.turn_request import Ask
 from apps.serve.worker import InferenceWorker
 from shared.scripted.engine import ScriptedEngine
 from shared.scripted.script_file import parse_script
-from tests.support.turns import BASH, M, tool
+from tests.support.turns import BASH, pieces, tool
 
 _USER = {"role": "user", "content": "u"}
 _TOOLS = [{"type": "function", "function": tool("bash", "command")}]
@@ -90,8 +90,7 @@ def test_a_turn_tells_what_its_prompt_and_its_answer_took() -> None:
 
 @pytest.mark.parametrize(("kind", "prefix"), [("chat", "call_"), ("messages", "toolu_")])
 def test_the_ids_of_calls_are_those_of_the_dialect(kind: Any, prefix: str) -> None:
-    pieces = [piece if piece else M for part in BASH.split(M) for piece in (part, "")][:-1]
-    with _server({"pieces": pieces}) as context:
+    with _server({"pieces": pieces(BASH)}) as context:
         ask = replace(_chat(context, think=False, tools=_TOOLS), kind=kind)
         (call,) = _finished(_run(context, ask)).calls
     assert call.id.startswith(prefix)
