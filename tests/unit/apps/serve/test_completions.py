@@ -8,28 +8,20 @@ import pytest
 
 from apps.serve.schema.completions import parse_completion
 from apps.serve.settings import ServerSettings
-from apps.serve.turn_request import Ask, ModelFacts, prepare
-from shared.kv.live.tool_memory import ToolMemory
+from apps.serve.turn_request import Ask
 from shared.sampling import Sampling
-from shared.scripted.vocabulary import tokenizer
-
-_MODEL = ModelFacts("Tiny", "deepseek-v4-flash", "preview", 32768, tokenizer())
+from tests.support.asks import BIG, rendered
 
 
 def _ask(**body: Any) -> Ask:
-    return parse_completion(body, _MODEL, ServerSettings())
-
-
-def _rendered(**body: Any) -> str:
-    turn = prepare(_ask(**body), "req", _MODEL, ServerSettings(), ToolMemory(10))
-    return turn.prompt.rendered.decode()
+    return parse_completion(body, BIG, ServerSettings())
 
 
 def test_the_first_prompt_becomes_a_user_message_behind_a_system_text() -> None:
-    assert _rendered(prompt=["p1", "p2"], reasoning_effort="none") == (
+    assert rendered(_ask(prompt=["p1", "p2"], reasoning_effort="none")) == (
         "<｜begin▁of▁sentence｜>You are a helpful assistant<｜User｜>p1<｜Assistant｜></think>"
     )
-    assert _rendered(prompt="p1").endswith("<｜User｜>p1<｜Assistant｜><think>")
+    assert rendered(_ask(prompt="p1")).endswith("<｜User｜>p1<｜Assistant｜><think>")
 
 
 @pytest.mark.parametrize(

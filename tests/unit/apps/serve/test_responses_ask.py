@@ -14,16 +14,15 @@ from apps.serve.schema.responses import ResponsesRequest
 from apps.serve.schema.responses_ask import ResponsesAsk, parse_responses
 from apps.serve.schema.responses_tools import WireTool
 from apps.serve.settings import ServerSettings
-from apps.serve.turn_request import ModelFacts, ToolChoice, prepare
+from apps.serve.turn_request import ModelFacts, ToolChoice
 from shared.errors import RequestError
-from shared.kv.live.tool_memory import ToolMemory
 from shared.sampling import Sampling
 from shared.scripted.vocabulary import tokenizer
 from shared.text.messages import Message, ToolCall
 from shared.text.template import TOOLS_BEFORE_SCHEMAS
+from tests.support.asks import BIG, refusal, rendered
 from tests.support.turns import block, invoke, parameter
 
-_BIG = ModelFacts("Tiny", "deepseek-v4-flash", "preview", 393_216, tokenizer())
 _USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "q"}]}
 _CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}', "status": "completed"}
 _OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "out"}
@@ -31,7 +30,7 @@ _FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, 
 
 
 def _ask(items: Any = "hello", **fields: Any) -> ResponsesAsk:
-    return parse_responses({"input": items} | fields, _BIG, ServerSettings())
+    return parse_responses({"input": items} | fields, BIG, ServerSettings())
 
 
 def _history(*items: Any) -> list[Message]:
@@ -45,18 +44,6 @@ def _reasoning(*texts: str) -> dict[str, Any]:
 def _said(text: str, role: str = "assistant") -> dict[str, Any]:
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text, "annotations": []}]}
-
-
-def _rendered(items: Any, **fields: Any) -> str:
-    turn = prepare(_ask(items, **fields), "req", _BIG, ServerSettings(), ToolMemory(10))
-    return turn.prompt.rendered.decode()
-
-
-def _refusal(items: Any = "hello", **fields: Any) -> str:
-    with pytest.raises(RequestError) as caught:
-        _ask(items, **fields)
-    assert caught.value.status == 400
-    return str(caught.value)
 
 
 def test_a_bare_request_has_the_defaults() -> None:
@@ -118,7 +105,7 @@ def test_reasoning_is_shown_to_those_who_ask_for_a_summary(reasoning: Any, shown
 class TestHistory:
     def test_a_replayed_call_with_its_reasoning(self) -> None:
         items = [_USER, _reasoning("R"), _CALL, _OUTPUT]
-        prompt = _rendered(items, instructions="I")
+        prompt = rendered(_ask(items, instructions="I"))
         called = block(invoke("f", parameter("a", "1", "false")))
         assert prompt == (
             "<｜begin▁of▁sentence｜>I<｜User｜>q<｜Assistant｜><think>R</think>\n\n"
@@ -207,7 +194,7 @@ class TestHistory:
         ],
     )
     def test_what_cannot_be_read_is_named(self, item: Any, says: str) -> None:
-        text = _refusal([item])
+        text = refusal(_ask, [item])
         assert text.startswith("input")
         assert says in text
 
@@ -248,7 +235,7 @@ class TestTools:
 
     def test_other_services_tools_are_told_as_they_are(self) -> None:
         hosted = {"type": "web_search", "external_web_access": True}
-        assert TOOLS_BEFORE_SCHEMAS + json.dumps(hosted) in _rendered("q", tools=[hosted])
+        assert TOOLS_BEFORE_SCHEMAS + json.dumps(hosted) in rendered(_ask("q", tools=[hosted]))
 
     def test_found_tools_can_be_called(self) -> None:
         found = {"type": "tool_search_output", "call_id": "3", "tools": [_FUNCTION]}
@@ -270,7 +257,7 @@ class TestTools:
         ],
     )
     def test_tools_without_a_name_are_refused(self, tool: Any, says: str) -> None:
-        assert says in _refusal(tools=[tool])
+        assert says in refusal(_ask, tools=[tool])
 
     @pytest.mark.parametrize(
         ("choice", "expected"),
@@ -289,20 +276,20 @@ class TestTools:
         ask = _ask(tools=tools, tool_choice=choice)
         assert (ask.tool_choice, ask.sent_choice) == (expected, choice)
         assert _ask(tools=tools, tool_choice="none").tools is None
-        assert "no tool" in _refusal(tools=tools, tool_choice={"type": "function", "name": "g"})
-        assert "not supported" in _refusal(tools=tools, tool_choice={"type": "web_search"})
+        assert "no tool" in refusal(_ask, tools=tools, tool_choice={"type": "function", "name": "g"})
+        assert "not supported" in refusal(_ask, tools=tools, tool_choice={"type": "web_search"})
 
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation", "prompt", "background"])
 def test_what_would_have_to_be_stored_is_refused(field: str) -> None:
-    assert _refusal(**{field: True if field == "background" else "x"}).startswith(f"{field}: no ")
+    assert refusal(_ask, **{field: True if field == "background" else "x"}).startswith(f"{field}: no ")
 
 
 def test_an_input_is_needed() -> None:
     with pytest.raises(RequestError, match="input"):
-        parse_responses({}, _BIG, ServerSettings())
-    assert "at least one item" in _refusal([])
-    assert "must be a string or an array" in _refusal(5)
+        parse_responses({}, BIG, ServerSettings())
+    assert "at least one item" in refusal(_ask, [])
+    assert "must be a string or an array" in refusal(_ask, 5)
 
 
 def test_the_form_of_the_answer() -> None:
@@ -310,8 +297,8 @@ def test_the_form_of_the_answer() -> None:
     ask = _ask(text={"format": {"type": "json_schema", "name": "n", "schema": schema}, "verbosity": "low"})
     assert ask.json is not None
     assert _ask(text={"format": {"type": "text"}}).json is None
-    assert "text.format" in _refusal(text={"format": {"type": "yaml"}})
-    assert "top_logprobs" in _refusal(top_logprobs=3)
+    assert "text.format" in refusal(_ask, text={"format": {"type": "yaml"}})
+    assert "top_logprobs" in refusal(_ask, top_logprobs=3)
 
 
 _JSON = st.recursive(
@@ -340,4 +327,4 @@ _ITEM = st.dictionaries(
 @given(st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=4), st.lists(_ITEM, max_size=3) | _JSON)
 def test_no_body_raises_anything_but_a_refusal(fields: dict[str, Any], items: Any) -> None:
     with contextlib.suppress(RequestError):
-        parse_responses(fields | {"input": items}, _BIG, ServerSettings())
+        parse_responses(fields | {"input": items}, BIG, ServerSettings())
