@@ -14,6 +14,7 @@ import pytest
 from shared.text.turn import NOTICE
 from tests.support.api_server import RunningServer, serve_script, wait_for
 from tests.support.conversations import script, turn
+from tests.support.event_streams import named_events
 from tests.support.raw_http import read_until, send_chat
 from tests.support.turns import CASE_31, FIXTURES, M, block, invoke, parameter, tool
 
@@ -55,14 +56,7 @@ def _stream(server: RunningServer, content: str = "hello", **fields: Any) -> lis
 
 def _events(text: str) -> list[dict[str, Any]]:
     """Every event but the signs of life; each is named as its type says."""
-    events = []
-    for part in text.split("\n\n")[:-1]:
-        name, data = part.split("\n")
-        event = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {event['type']}"
-        if event["type"] != "ping":
-            events.append(event)
-    return events
+    return [event for event in named_events(text) if event["type"] != "ping"]
 
 
 def _blocks(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from shared.text.events import (
     TurnEvent,
 )
 from shared.text.messages import ToolCall
+from tests.support.event_streams import named_events
 
 _HEAD = MessageHead("msg_1", "m")
 _USAGE = Usage(prompt=10, cached=7, cache_write=2, completion=20, reasoning=5)
@@ -34,21 +35,11 @@ def _finished(reason: Any = "stop", stop: str | None = None, calls: Iterable[Too
     return Finished(reason, stop, _USAGE, tuple(calls), True, Timings(0.0015, 4.0))
 
 
-def _parsed(frames: bytes) -> list[dict[str, Any]]:
-    """The data of each event, which must be named as its type says."""
-    events = []
-    for part in frames.decode().split("\n\n")[:-1]:
-        name, data = part.split("\n")
-        events.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {events[-1]['type']}"
-    return events
-
-
 def _streamed(*events: TurnEvent, finished: Finished | None = None) -> list[dict[str, Any]]:
     stream = MessageStream(_HEAD)
     frames = stream.prefilled(PrefillDone(Usage(10, 7, 2)))
     frames += b"".join(stream.emitted([event]) for event in events)
-    return _parsed(frames + stream.finished(finished or _finished()))
+    return named_events((frames + stream.finished(finished or _finished())).decode())
 
 
 def _blocks(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -148,13 +139,13 @@ def test_the_json_of_a_lost_call_stays_open_and_its_block_does_not() -> None:
 @pytest.mark.parametrize("end", [ToolEnd(0), ToolLost(0)])
 def test_a_call_is_closed_as_soon_as_it_ends(end: TurnEvent) -> None:
     frames = MessageStream(_HEAD).emitted([ToolStart(0, "toolu_1", "a"), ToolArguments(0, "{"), end])
-    assert _parsed(frames)[-1] == {"type": "content_block_stop", "index": 0}
+    assert named_events(frames.decode())[-1] == {"type": "content_block_stop", "index": 0}
 
 
 def test_signs_of_life_and_failures() -> None:
     stream = MessageStream(_HEAD)
     assert stream.waiting() == stream.held() == b'event: ping\ndata: {"type":"ping"}\n\n'
-    (error,) = _parsed(stream.failed(Failure(500, "the engine failed")))
+    (error,) = named_events(stream.failed(Failure(500, "the engine failed")).decode())
     assert error == {"type": "error", "error": {"type": "api_error", "message": "the engine failed"}}
 
 

@@ -21,6 +21,7 @@ from apps.serve.jobs import Emitted, Finished, PrefillDone, Timings, Usage
 from apps.serve.schema.responses_tools import WireTool
 from shared.text.events import TextDelta, ThinkingDelta, ToolArguments, ToolEnd, ToolStart, TurnEvent
 from shared.text.messages import ToolCall
+from tests.support.event_streams import named_events
 from tests.support.turns import BASH, CASE_31, FIXTURES, Outcome, run
 
 _HEAD = ResponseHead("resp_1", 5, "m", "auto")
@@ -48,11 +49,7 @@ def _stream(*, shows_reasoning: bool = True) -> ResponseStream:
 
 def _parsed(frames: bytes) -> list[dict[str, Any]]:
     """The data of each event, named as its type says and numbered without a gap."""
-    events = []
-    for part in frames.decode().split("\n\n")[:-1]:
-        name, data = part.split("\n")
-        events.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {events[-1]['type']}"
+    events = named_events(frames.decode())
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     return events
 
