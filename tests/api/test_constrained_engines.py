@@ -12,7 +12,7 @@ import pytest
 
 from shared.session import Engine
 from tests.support.api_server import serve_engine
-from tests.support.golden import tiny_q2
+from tests.support.tiny_engines import open_mlx, open_reference
 from tests.support.turns import tool
 
 _SCHEMA = {
@@ -24,20 +24,7 @@ _SCHEMA = {
 _FORM = {"type": "json_schema", "json_schema": {"schema": _SCHEMA}}
 
 
-def _mlx() -> Engine:
-    pytest.importorskip("mlx.core")
-    from ds4mlx.engine import load
-
-    return load(tiny_q2())
-
-
-def _reference() -> Engine:
-    from shared.model.reference_engine import load
-
-    return load(tiny_q2())
-
-
-@pytest.mark.parametrize("open_engine", [_mlx, _reference])
+@pytest.mark.parametrize("open_engine", [open_mlx, open_reference])
 def test_a_model_that_knows_nothing_answers_in_form(open_engine: Callable[[], Engine]) -> None:
     asked: dict[str, Any] = {
         "messages": [{"role": "user", "content": "hello"}],

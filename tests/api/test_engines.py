@@ -14,25 +14,12 @@ from shared.scripted.engine import ScriptedEngine
 from shared.scripted.script_file import parse_script
 from shared.session import Engine
 from tests.support.api_server import QUICK, serve_engine
-from tests.support.golden import tiny_q2
+from tests.support.tiny_engines import open_mlx, open_reference
 
 _HELLO: Any = [{"role": "user", "content": "hello"}]
 
 
-def _mlx() -> Engine:
-    pytest.importorskip("mlx.core")
-    from ds4mlx.engine import load
-
-    return load(tiny_q2())
-
-
-def _reference() -> Engine:
-    from shared.model.reference_engine import load
-
-    return load(tiny_q2())
-
-
-@pytest.mark.parametrize("open_engine", [_mlx, _reference])
+@pytest.mark.parametrize("open_engine", [open_mlx, open_reference])
 def test_the_tiny_model_answers_the_same_streamed_and_whole(open_engine: Callable[[], Engine]) -> None:
     asked: dict[str, Any] = {"model": "deepseek-chat", "messages": _HELLO, "max_tokens": 12, "temperature": 0}
     with (
