@@ -11,17 +11,11 @@ import jsonschema
 import pytest
 
 from tests.support.api_server import RunningServer, serve_script
-from tests.support.turns import M
+from tests.support.conversations import forced
 
 _PARAMETERS = {"type": "object", "properties": {"command": {"type": "string"}}}
 _SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 _UNENFORCED = {"type": "array", "uniqueItems": True}
-_CALL = [
-    {"text": "I'd rather not.", "else": ["\n\n<"]},
-    *[M, "tool_calls>\n<", M, 'invoke name="', "bash", '">\n'],
-    *["<", M, 'parameter name="command" string="true">ls</', M, "parameter>\n</", M, "invoke>\n</"],
-    *[M, "tool_calls>"],
-]
 _JSON = [{"text": "The number is 5.", "else": ["{"]}, '"n":', " 5", "}"]
 
 
@@ -75,7 +69,7 @@ def _form(endpoint: str, schema: Any) -> dict[str, Any]:
 
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[RunningServer]:
-    turns = [{"match": "call", "pieces": _CALL}, {"match": "json", "pieces": _JSON}]
+    turns = [{"match": "call", "pieces": forced("bash")}, {"match": "json", "pieces": _JSON}]
     with serve_script({"turns": turns, "after": "cycle"}) as server:
         yield server
 

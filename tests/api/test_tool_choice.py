@@ -11,38 +11,29 @@ import pytest
 
 from shared.text import marks
 from tests.support.api_server import RunningServer, serve_script
+from tests.support.conversations import forced
 from tests.support.turns import M, block, invoke, parameter, pieces, tool
 
 _TOOLS = [{"type": "function", "function": tool(name, "command")} for name in ("bash", "read")]
-
-
-def _forced(name: str) -> list[Any]:
-    """What the model says where it would rather refuse."""
-    return [
-        {"text": "I'd rather not.", "else": ["\n\n<"]},
-        *[M, "tool_calls>\n<", M, 'invoke name="', name, '">\n'],
-        *["<", M, 'parameter name="command" string="true">ls</', M, "parameter>\n</", M, "invoke>\n</"],
-        *[M, "tool_calls>"],
-    ]
 
 
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[RunningServer]:
     held = block(invoke("bash", parameter("command", "held")))
     turns = [
-        {"match": "plain", "pieces": _forced("bash")},
-        {"match": "other", "pieces": _forced("read")},
+        {"match": "plain", "pieces": forced("bash")},
+        {"match": "other", "pieces": forced("read")},
         {
             "match": "muse",
-            "pieces": ["No need.", {"text": marks.EOS, "else": ["</think>"]}, *_forced("bash")],
+            "pieces": ["No need.", {"text": marks.EOS, "else": ["</think>"]}, *forced("bash")],
         },
         {
             "match": "held",
-            "pieces": ["Hm.\n\n", *pieces(held), {"text": " So", "else": ["</think>"]}, *_forced("read")],
+            "pieces": ["Hm.\n\n", *pieces(held), {"text": " So", "else": ["</think>"]}, *forced("read")],
         },
         # What follows a call that could not be read.
-        {"match": "was not executed", "pieces": _forced("read")},
-        {"match": "lost", "pieces": [*_forced("bash")[:7], "oops</", M, "invoke>\n</", M, "tool_calls>"]},
+        {"match": "was not executed", "pieces": forced("read")},
+        {"match": "lost", "pieces": [*forced("bash")[:7], "oops</", M, "invoke>\n</", M, "tool_calls>"]},
     ]
     with serve_script({"turns": turns, "after": "cycle"}) as server:
         yield server

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from tests.support.turns import block, invoke, parameter, pieces, tool
+from tests.support.turns import M, block, invoke, parameter, pieces, tool
 
 TOOLS = [{"type": "function", "function": tool("bash", "command")}]
 # A helper of an agent: short, and nothing in common with the conversation.
@@ -34,6 +34,16 @@ class Figures(NamedTuple):
 def call(command: str) -> str:
     """A call as the model writes it: nobody would render it with these spaces."""
     return "\n\n" + block(invoke("bash", parameter("command", command), parameter("n", "[1,   2]", "false")))
+
+
+def forced(name: str) -> list[Any]:
+    """The pieces of a call, by a model that would rather refuse to make one."""
+    return [
+        {"text": "I'd rather not.", "else": ["\n\n<"]},
+        *[M, "tool_calls>\n<", M, 'invoke name="', name, '">\n'],
+        *["<", M, 'parameter name="command" string="true">ls</', M, "parameter>\n</", M, "invoke>\n</"],
+        *[M, "tool_calls>"],
+    ]
 
 
 def script(*texts: str, **rest: Any) -> dict[str, Any]:
