@@ -112,4 +112,5 @@ class TokenChooser:
 
     def _penalised(self, counts: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         penalties = self._penalties
-        return self._session.logits() - (penalties.frequency * counts + penalties.presence * (counts > 0))
+        held = (counts > 0).astype(np.float32)
+        return self._session.logits() - (penalties.frequency * counts + penalties.presence * held)
