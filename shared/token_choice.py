@@ -108,7 +108,10 @@ class TokenChooser:
         """The log probability of the token chosen last, and the best alternatives, itself included."""
         assert self._logits is not None, "log probabilities were not asked for"
         assert self._top is not None
-        return token_logprob(self._logits, token), top_logprobs(self._logits, self._top)
+        best = top_logprobs(self._logits, self._top)
+        # Most tokens are among the best: the sum over the vocabulary is not made twice then.
+        found = next((scored.logprob for scored in best if scored.token == token), None)
+        return token_logprob(self._logits, token) if found is None else found, best
 
     def _penalised(self, counts: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         penalties = self._penalties
