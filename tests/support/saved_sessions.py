@@ -14,24 +14,15 @@ from shared.kv.store.model_identity import ModelIdentity
 from shared.scripted.vocabulary import tokenizer
 from shared.session import Session
 from tests.support.cache_builder import CREATED, cache_bytes
+from tests.support.clock import FakeClock
 
 FLASH = ModelIdentity(model_id=0, quant_bits=2, fingerprint="f" * 64, name="a model")
 
 
-class Clock:
-    """Unix seconds that a test sets."""
-
-    def __init__(self, now: float = CREATED) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def folder_in(
-    path: Path, *, others: Sequence[Path] = (), model: ModelIdentity = FLASH, clock: Clock | None = None
+    path: Path, *, others: Sequence[Path] = (), model: ModelIdentity = FLASH, clock: FakeClock | None = None
 ) -> SessionFolder:
-    return SessionFolder(path, others=others, model=model, clock=clock or Clock())
+    return SessionFolder(path, others=others, model=model, clock=clock or FakeClock(CREATED))
 
 
 def save(

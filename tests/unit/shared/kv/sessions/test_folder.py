@@ -18,8 +18,9 @@ from shared.kv.sessions.stored_session import UnusableSession
 from shared.scripted.vocabulary import tokenizer
 from tests.support import kv_vectors
 from tests.support.cache_builder import CREATED, zero_payload
+from tests.support.clock import FakeClock
 from tests.support.kv_checker import check_cache_bytes
-from tests.support.saved_sessions import FLASH, Clock, folder_in, put_session, save
+from tests.support.saved_sessions import FLASH, folder_in, put_session, save
 from tests.support.scripts import scripted, turn
 
 
@@ -41,7 +42,7 @@ def test_the_published_stripped_session_is_listed_and_read(tmp_path):
 
 def test_a_save_is_that_published_file(tmp_path):
     vector = kv_vectors.STRIPPED
-    folder = folder_in(tmp_path, clock=Clock(CREATED + 300))
+    folder = folder_in(tmp_path, clock=FakeClock(CREATED + 300))
     origin = Origin(b"Hello world", CREATED)
     text = "<｜User｜>Hello  world".encode()
     folder.write(folder.capture(origin, text, tokens=3, context=32768))
@@ -62,7 +63,7 @@ def test_the_folder_is_made_at_the_first_save_and_only_then(tmp_path):
 
 
 def test_the_last_used_comes_first_and_equals_go_by_name(tmp_path):
-    clock = Clock()
+    clock = FakeClock(CREATED)
     folder = folder_in(tmp_path, clock=clock)
     for title, used in (("old", 10), ("new", 30), ("b", 20), ("a", 20)):
         clock.now = CREATED + used
@@ -88,7 +89,7 @@ def test_only_conversations_of_this_model_are_listed(tmp_path):
 
 
 def test_other_folders_are_read_and_the_later_save_of_one_session_counts(tmp_path):
-    clock = Clock()
+    clock = FakeClock(CREATED)
     theirs = folder_in(tmp_path / "theirs", clock=clock)
     save(theirs, "both", "old")
     save(theirs, "theirs")
@@ -179,7 +180,7 @@ def test_a_legacy_session_of_another_folder_stays_when_it_is_saved_here(tmp_path
 
 def test_stripping_a_legacy_session_leaves_it_legacy(tmp_path):
     old = put_session(tmp_path, None, b"text", payload=b"12345", hits=7)
-    folder = folder_in(tmp_path, clock=Clock(CREATED + 60))
+    folder = folder_in(tmp_path, clock=FakeClock(CREATED + 60))
     stripped = folder.strip(folder.find(old.stem), tokenizer())
     assert check_cache_bytes(old.read_bytes(), old.name) == []
     header = stripped.file.header
@@ -190,7 +191,7 @@ def test_stripping_a_legacy_session_leaves_it_legacy(tmp_path):
 def test_stripping_keeps_all_but_the_state(tmp_path):
     text = "<｜User｜>Hello  world".encode()
     path = put_session(tmp_path, b"Hello world", text, payload=b"12345", hits=3, context=32768)
-    folder = folder_in(tmp_path, clock=Clock(CREATED + 300))
+    folder = folder_in(tmp_path, clock=FakeClock(CREATED + 300))
     sidecar_path(path).write_text("stale")
     stripped = folder.strip(folder.find("fe8c"), tokenizer())
     tokens = len(tokenizer().encode_rendered(text))
@@ -270,7 +271,7 @@ def test_a_saved_state_makes_a_file_of_the_format(tmp_path):
     engine = scripted(turn("A"))
     session = engine.open_session(2000)
     session.sync(tokenizer().encode_rendered("<｜begin▁of▁sentence｜>words"))
-    stored = save(folder_in(tmp_path, clock=Clock(CREATED + 9)), "words", session=session)
+    stored = save(folder_in(tmp_path, clock=FakeClock(CREATED + 9)), "words", session=session)
     path, header = stored.file.path, stored.file.header
     assert check_cache_bytes(path.read_bytes(), path.name) == []
     assert (header.reason, header.extensions) == (Reason.AGENT_SESSION, Extension.TITLE)

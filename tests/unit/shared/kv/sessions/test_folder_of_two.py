@@ -7,11 +7,12 @@ from shared.kv.files.checksum import read_sidecar
 from shared.kv.files.replacement import Replacement
 from shared.kv.sessions.folder import Origin
 from tests.support.cache_builder import CREATED
-from tests.support.saved_sessions import Clock, folder_in, save
+from tests.support.clock import FakeClock
+from tests.support.saved_sessions import folder_in, save
 
 
 def test_what_another_program_saved_meanwhile_stays(tmp_path):
-    folder = folder_in(tmp_path, clock=Clock(CREATED + 9))
+    folder = folder_in(tmp_path, clock=FakeClock(CREATED + 9))
     origin = Origin(b"one", CREATED)
     mine = theirs = save(folder, "one", "begun")
     theirs = folder.write(folder.capture(origin, b"begun, theirs", tokens=4, context=9), instead_of=theirs)

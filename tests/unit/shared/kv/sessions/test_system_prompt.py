@@ -11,8 +11,9 @@ from shared.kv.files.checksum import sidecar_path
 from shared.kv.sessions.system_prompt import SystemPromptFile
 from shared.scripted.vocabulary import tokenizer
 from tests.support.cache_builder import CREATED
+from tests.support.clock import FakeClock
 from tests.support.kv_checker import check_cache_bytes
-from tests.support.saved_sessions import FLASH, Clock, folder_in
+from tests.support.saved_sessions import FLASH, folder_in
 from tests.support.scripts import scripted, turn
 
 TEXT = "<｜begin▁of▁sentence｜>Be brief.".encode()
@@ -27,7 +28,7 @@ def engine():
 @pytest.fixture
 def file(engine, tmp_path):
     """The file, holding the state of TEXT."""
-    file = SystemPromptFile(tmp_path, FLASH, clock=Clock())
+    file = SystemPromptFile(tmp_path, FLASH, clock=FakeClock(CREATED))
     session = engine.open_session(2000)
     session.sync(TOKENS)
     file.capture(session, TEXT).write(tmp_path)
