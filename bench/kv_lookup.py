@@ -10,12 +10,11 @@ from typing import Any
 from shared.kv.files.cache_file import cache_name
 from shared.kv.files.cache_writer import write_cache_file
 from shared.kv.files.header import Extension, Header, Reason
-from shared.kv.store.model_identity import ModelIdentity
 from shared.kv.store.policy import StoreSettings
 from shared.kv.store.store import KvStore
+from tests.support.stores import MODEL
 from tests.support.synthetic_session import text_of
 
-MODEL = ModelIdentity(model_id=0, quant_bits=2, fingerprint="00" * 32, name="synthetic")
 CONTEXT = 65536
 # A prompt of about 30,000 tokens; every tenth file holds a beginning of it.
 PROMPT = random.Random(1).randbytes(100_000)

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from shared.kv.files.header import Reason
-from shared.kv.store.model_identity import ModelIdentity
 from shared.kv.store.policy import StoreSettings
 from shared.kv.store.store import Key, KvStore
 from shared.model.known_shapes import FLASH
 from shared.model.shape import ModelShape
 from shared.session import Session
+from tests.support.stores import MODEL
 from tests.support.synthetic_session import SyntheticSession, text_of
 
-MODEL = ModelIdentity(model_id=0, quant_bits=2, fingerprint="00" * 32, name="synthetic")
 CONTEXT = 32768
 AIM = 0.8
 

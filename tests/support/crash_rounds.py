@@ -21,10 +21,10 @@ from tests.support.crash_writer import (
     Place,
     Task,
     Zygote,
-    load_best,
     open_store,
 )
 from tests.support.kv_checker import check_cache_bytes
+from tests.support.stores import load_best
 from tests.support.synthetic_session import SMALL, SyntheticSession
 
 _NO_PROCESS = 2**31 - 1
@@ -81,7 +81,7 @@ def inspect(directory: Path, source: random.Random) -> Found:
     assert sums <= {f"{path.name}.sum" for path in remaining}
     for conversation in CONVERSATIONS:
         best = [file.text_bytes for file in store.find(conversation, max(CONTEXTS))][:1]
-        session = load_best(store, conversation)
+        session = load_best(store, conversation, max(CONTEXTS))
         assert [len(session.tokens)] == best if session else not best
         assert session is None or session.is_genuine()
     fresh = source.randbytes(LONGEST)

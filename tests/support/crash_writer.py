@@ -25,13 +25,12 @@ from typing import Any, NamedTuple, cast
 
 import shared.kv
 from shared.kv.files.header import Reason
-from shared.kv.store.model_identity import ModelIdentity
 from shared.kv.store.policy import StoreSettings
 from shared.kv.store.store import Key, KvStore
 from shared.session import Session
+from tests.support.stores import MODEL, load_best
 from tests.support.synthetic_session import SyntheticSession, text_of
 
-MODEL = ModelIdentity(model_id=0, quant_bits=2, fingerprint="00" * 32, name="synthetic")
 BUDGET = 800_000  # bytes: room for about four of the files
 SETTINGS = StoreSettings(min_tokens=16, cold_max_tokens=1000, budget_bytes=BUDGET)
 LONGEST = 400
@@ -70,20 +69,11 @@ def open_store(directory: Path, said: list[str]) -> KvStore:
     return KvStore(directory, MODEL, SETTINGS, say=said.append, decode=text_of)
 
 
-def load_best(store: KvStore, prompt: bytes) -> SyntheticSession | None:
-    """What a program gets for `prompt`: the best file that loads."""
-    session = SyntheticSession(max(CONTEXTS))
-    for file in store.find(prompt, session.context):
-        if store.load(file, prompt, cast(Session, session), lambda tokens, file: True):
-            return session
-    return None
-
-
 def work(store: KvStore, source: random.Random) -> None:
     """One thing that a program does with its store."""
     conversation = source.choice(CONVERSATIONS)
     if source.random() < 0.3:
-        load_best(store, conversation)
+        load_best(store, conversation, max(CONTEXTS))
         return
     tokens = conversation[: source.randrange(20, LONGEST)]
     session = SyntheticSession(source.choice(CONTEXTS)).become(tokens)

@@ -15,10 +15,10 @@ from typing import cast
 
 from shared.kv.files.cache_file import cache_name
 from shared.kv.files.header import Reason
-from shared.kv.store.model_identity import ModelIdentity
 from shared.kv.store.policy import StoreSettings
 from shared.kv.store.store import Key, KvStore
 from shared.session import Session
+from tests.support.stores import MODEL, load_best
 from tests.support.synthetic_session import SMALL, SyntheticSession, state_of, text_of
 
 CONTEXT = 512
@@ -26,7 +26,6 @@ CONVERSATION = random.Random(7).randbytes(330)
 SHORT, LONG = CONVERSATION[:140], CONVERSATION[:300]
 PROMPT = CONVERSATION[:320]
 NAME = cache_name(LONG)
-MODEL = ModelIdentity(model_id=0, quant_bits=2, fingerprint="00" * 32, name="synthetic")
 TEXT_AT = 52
 PAYLOAD_AT = TEXT_AT + len(LONG)
 IDS_AT = PAYLOAD_AT + 13 * 4
@@ -77,15 +76,8 @@ def ask(directory: Path, damaged: bytes) -> Outcome:
 
 def _load_best(store: KvStore) -> tuple[int, bool]:
     """The length of the first candidate that loads, and whether it is genuine; (0, True) if none does."""
-    session = SyntheticSession(CONTEXT)
-    for file in store.find(PROMPT, CONTEXT):
-        result = store.load(file, PROMPT, cast(Session, session), lambda tokens, file: True)
-        if result is not None:
-            assert PROMPT.startswith(result.text)
-            assert text_of(result.tokens) == result.text
-            assert file.name == cache_name(result.text)
-            return len(result.tokens), session.is_genuine()
-    return 0, True
+    session = load_best(store, PROMPT, CONTEXT)
+    return (0, True) if session is None else (session.position, session.is_genuine())
 
 
 def _fate(directory: Path, damaged: bytes) -> str:

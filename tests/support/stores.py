@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from shared.kv.files.cache_file import cache_name
 from shared.kv.files.header import Reason
 from shared.kv.store.model_identity import ModelIdentity
 from shared.kv.store.outcomes import Key, Saved
@@ -72,6 +73,20 @@ class OpenStore:
     def lines(self, beginning: str) -> list[str]:
         """The log lines that begin so."""
         return [line for line in self.said if line.startswith(beginning)]
+
+
+def load_best(store: KvStore, prompt: bytes, context: int) -> SyntheticSession | None:
+    """What a program gets for `prompt`: the best file that loads. It is what its name and its key say;
+    whether its state is genuine is for the caller to ask."""
+    session = SyntheticSession(context)
+    for file in store.find(prompt, context):
+        loaded = store.load(file, prompt, cast(Session, session), lambda tokens, file: True)
+        if loaded is not None:
+            assert prompt.startswith(loaded.text)
+            assert text_of(loaded.tokens) == loaded.text
+            assert file.name == cache_name(loaded.text)
+            return session
+    return None
 
 
 def stored_texts(directory: Path) -> set[bytes]:

@@ -8,11 +8,11 @@ import signal
 from pathlib import Path
 from typing import cast
 
-from shared.kv.files.cache_file import cache_name
 from shared.kv.files.header import Reason
 from shared.kv.store.store import Key, KvStore
 from shared.session import Session
 from tests.support.crash_writer import CONTEXTS, CONVERSATIONS, Task, open_store, zygote
+from tests.support.stores import load_best
 from tests.support.synthetic_session import SyntheticSession
 
 
@@ -52,13 +52,6 @@ def _open_beside_the_writer(directory: Path, said: list[str]) -> KvStore:
 
 def _read(store: KvStore, conversation: bytes) -> bool:
     """Whether a file of the conversation loaded; it then is what its name and its key say."""
-    session = SyntheticSession(max(CONTEXTS))
-    for file in store.find(conversation, session.context):
-        loaded = store.load(file, conversation, cast(Session, session), lambda tokens, file: True)
-        if loaded is not None:
-            assert conversation.startswith(loaded.text)
-            assert bytes(loaded.tokens) == loaded.text
-            assert cache_name(loaded.text) == file.name
-            assert session.is_genuine()
-            return True
-    return False
+    session = load_best(store, conversation, max(CONTEXTS))
+    assert session is None or session.is_genuine()
+    return session is not None
