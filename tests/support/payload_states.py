@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from shared.kv.payload import LayerState, PayloadLayout, SessionState, write_payload
 from shared.model.shape import ModelShape
@@ -24,6 +26,15 @@ def random_state(shape: ModelShape, tokens: int, window: int = 128, seed: int = 
     def rows(*size: int) -> np.ndarray:
         return rng.standard_normal(size, dtype=np.float32)
 
+    layers = layers_of(shape, tokens, window, rows)
+    ids = rng.integers(0, shape.vocabulary_size, tokens).tolist()
+    return SessionState(ids, rows(shape.vocabulary_size), layers)
+
+
+def layers_of(
+    shape: ModelShape, tokens: int, window: int, rows: Callable[[int, int], npt.NDArray[np.float32]]
+) -> list[LayerState]:
+    """The layers of a state of `tokens`, each tensor as `rows` gives it for its height and width."""
     layers = []
     for ratio in shape.compress_ratios:
         layer = LayerState(rows(min(tokens, window), shape.head_dim))
@@ -37,8 +48,7 @@ def random_state(shape: ModelShape, tokens: int, window: int = 128, seed: int = 
             layer.index_frontier_kv = rows(8, 2 * shape.index_dim)
             layer.index_frontier_score = rows(8, 2 * shape.index_dim)
         layers.append(layer)
-    ids = rng.integers(0, shape.vocabulary_size, tokens).tolist()
-    return SessionState(ids, rows(shape.vocabulary_size), layers)
+    return layers
 
 
 def payload_of(state: SessionState, layout: PayloadLayout) -> bytes:

@@ -23,6 +23,7 @@ from shared.kv.payload import (
     write_payload,
 )
 from shared.model.shape import ModelShape
+from tests.support.payload_states import layers_of
 from tests.support.shapes import toy_shape
 
 SMALL = toy_shape(vocabulary_size=256, head_dim=64, index_dim=16, compress_ratios=(0, 4, 128))
@@ -37,26 +38,13 @@ def state_of(tokens: Sequence[int], shape: ModelShape, context: int) -> SessionS
     """The state that belongs to `tokens`: any other token anywhere gives other numbers everywhere."""
     digest = hashlib.sha256(repr(list(tokens)).encode()).digest()
     source = np.random.Generator(np.random.SFC64(int.from_bytes(digest, "little")))
-    count, width, index_width = len(tokens), shape.head_dim, shape.index_dim
 
     def rows(height: int, columns: int) -> npt.NDArray[np.float32]:
         return source.random((height, columns), np.float32)
 
-    def layer(ratio: int) -> LayerState:
-        state = LayerState(raw=rows(min(count, shape.window, context), width))
-        if ratio:
-            halves = 2 if ratio == 4 else 1
-            state.compressed = rows(count // ratio, width)
-            state.frontier_kv = rows(halves * ratio, halves * width)
-            state.frontier_score = rows(halves * ratio, halves * width)
-        if ratio == 4:
-            state.index_rows = rows(count // 4, index_width)
-            state.index_frontier_kv = rows(8, 2 * index_width)
-            state.index_frontier_score = rows(8, 2 * index_width)
-        return state
-
     logits = rows(1, shape.vocabulary_size)[0]
-    return SessionState(list(tokens), logits, [layer(ratio) for ratio in shape.compress_ratios])
+    layers = layers_of(shape, len(tokens), min(shape.window, context), rows)
+    return SessionState(list(tokens), logits, layers)
 
 
 class SyntheticSession:
