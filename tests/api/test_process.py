@@ -4,76 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.support.api_server import wait_for
+from tests.support.serve_process import ROOT, running, serve_arguments
 
-_ROOT = Path(__file__).parents[2]
 _BODY = {"model": "deepseek-chat", "messages": [{"role": "user", "content": "hello"}]}
-
-
-class _Process:
-    """A running `ds4 serve`; `lines` collects its stderr."""
-
-    def __init__(self, popen: subprocess.Popen[str]) -> None:
-        self.popen = popen
-        self.lines: list[str] = []
-        self.url = ""
-
-    def read_until(self, wanted: str) -> re.Match[str]:
-        assert self.popen.stderr is not None
-        for line in self.popen.stderr:
-            self.lines.append(line)
-            if found := re.search(wanted, line):
-                return found
-        raise AssertionError("".join(self.lines))
-
-    def end(self, number: signal.Signals) -> int:
-        self.popen.send_signal(number)
-        _, rest = self.popen.communicate(timeout=20)
-        self.lines += rest.splitlines(keepends=True)
-        return self.popen.returncode
-
-    @property
-    def stderr(self) -> str:
-        return "".join(self.lines)
-
-
-def _arguments(tmp_path: Path, script: dict[str, Any], *more: str) -> list[str]:
-    """A command line; it stores nothing unless `more` says where."""
-    path = tmp_path / "script.json"
-    path.write_text(json.dumps(script))
-    serve = [sys.executable, "-m", "apps.cli", "serve", "--backend", "scripted", "--script", str(path)]
-    store = [] if any(word.startswith("--kv-disk-dir") for word in more) else ["--no-kv-disk"]
-    return [*serve, *store, "--log-format", "text", *more]
-
-
-@contextmanager
-def _running(arguments: list[str], listening: str = r"listening on (http://\S+)") -> Iterator[_Process]:
-    popen = subprocess.Popen(
-        arguments, cwd=_ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
-    process = _Process(popen)
-    try:
-        process.url = process.read_until(listening)[1]
-        yield process
-    finally:
-        if popen.poll() is None:
-            popen.kill()
-        popen.wait()
-        if popen.stderr is not None:
-            popen.stderr.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -81,7 +24,7 @@ def test_it_says_where_it_listens_serves_and_ends_in_good_order(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     script = {"turns": [{"pieces": ["a"] * 20, "piece_delay_s": 0.02}], "engine": {"name": "Play"}}
-    with _running(_arguments(tmp_path, script, "--port", "0", "--ctx", "1000")) as process:
+    with running(serve_arguments(tmp_path, script, "--port", "0", "--ctx", "1000")) as process:
         model = httpx.get(f"{process.url}/v1/models/deepseek-v4-flash").json()
         assert (model["name"], model["context_length"]) == ("Play", 1000)
         with httpx.stream(
@@ -102,10 +45,10 @@ def test_it_says_where_it_listens_serves_and_ends_in_good_order(
 
 
 def test_off_a_terminal_the_log_is_json_and_a_request_is_summed_up_in_one_line(tmp_path: Path) -> None:
-    arguments = _arguments(
+    arguments = serve_arguments(
         tmp_path, {"turns": [{"pieces": ["a", "b"]}]}, "--port", "0", "--log-format", "auto"
     )
-    with _running(arguments, r'"url": "(http://[^"]+)"') as process:
+    with running(arguments, r'"url": "(http://[^"]+)"') as process:
         reply = httpx.post(f"{process.url}/v1/chat/completions", json=_BODY, headers={"x-request-id": "mine"})
         httpx.post(f"{process.url}/v1/chat/completions", content=b"{", headers={"x-request-id": "bad"})
         assert process.end(signal.SIGTERM) == 0
@@ -122,7 +65,7 @@ def test_off_a_terminal_the_log_is_json_and_a_request_is_summed_up_in_one_line(t
 
 def test_a_third_signal_ends_it_whatever_the_engine_does(tmp_path: Path) -> None:
     script = {"turns": [{"pieces": ["a"], "prefill_block_s": 600}]}
-    with _running(_arguments(tmp_path, script, "--port", "0")) as process:
+    with running(serve_arguments(tmp_path, script, "--port", "0")) as process:
         with httpx.stream(
             "POST", f"{process.url}/v1/chat/completions", json=_BODY | {"stream": True}
         ) as response:
@@ -141,8 +84,8 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        arguments = _arguments(tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", str(port))
-        done = subprocess.run(arguments, cwd=_ROOT, capture_output=True, text=True, check=False)
+        arguments = serve_arguments(tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", str(port))
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"127.0.0.1:{port}" in done.stderr
@@ -150,27 +93,27 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
 
 def test_a_bad_script_is_one_line_and_an_unknown_flag_is_a_usage_error(tmp_path: Path) -> None:
     for arguments, code in (
-        (_arguments(tmp_path, {"turns": 5}, "--port", "0"), 2),
-        (_arguments(tmp_path, {"turns": []}, "--prot", "0"), 2),
-        (_arguments(tmp_path, {"turns": []}, "--nothink", "--think"), 2),
+        (serve_arguments(tmp_path, {"turns": 5}, "--port", "0"), 2),
+        (serve_arguments(tmp_path, {"turns": []}, "--prot", "0"), 2),
+        (serve_arguments(tmp_path, {"turns": []}, "--nothink", "--think"), 2),
     ):
-        done = subprocess.run(arguments, cwd=_ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
         assert done.stderr.count("\n") == 1, done.stderr
 
 
 def test_open_to_the_network_without_keys_warns(tmp_path: Path) -> None:
-    arguments = _arguments(
+    arguments = serve_arguments(
         tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", "0", "--host", "0.0.0.0", "--nothink"
     )
-    with _running(arguments) as process:
+    with running(arguments) as process:
         assert process.end(signal.SIGTERM) == 0
     assert "no API keys" in process.stderr
     assert "thinking off" in process.stderr
 
 
 def test_a_log_that_nobody_reads_does_not_stop_the_server(tmp_path: Path) -> None:
-    with _running(_arguments(tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", "0")) as process:
+    with running(serve_arguments(tmp_path, {"turns": [{"pieces": ["a"]}]}, "--port", "0")) as process:
         assert process.popen.stderr is not None
         process.popen.stderr.close()
         reply = httpx.post(f"{process.url}/v1/chat/completions", json=_BODY)
@@ -180,8 +123,8 @@ def test_a_log_that_nobody_reads_does_not_stop_the_server(tmp_path: Path) -> Non
 def test_a_trace_is_private_made_anew_and_refused_before_the_model_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text("old")
-    arguments = _arguments(tmp_path, {"turns": [{"pieces": ["said"]}]}, "--port", "0")
-    with _running([*arguments, "--trace", str(path)]) as process:
+    arguments = serve_arguments(tmp_path, {"turns": [{"pieces": ["said"]}]}, "--port", "0")
+    with running([*arguments, "--trace", str(path)]) as process:
         assert path.read_text() == ""
         assert path.stat().st_mode & 0o777 == 0o600
         assert httpx.post(f"{process.url}/v1/chat/completions", json=_BODY).status_code == 200
@@ -189,7 +132,7 @@ def test_a_trace_is_private_made_anew_and_refused_before_the_model_is_opened(tmp
     assert "\nsaid\n--- parsed ---\n" in path.read_text()
     assert process.stderr.count("gets every prompt and answer in full") == 1
     refused = subprocess.run(
-        arguments, cwd=_ROOT, capture_output=True, text=True, check=False,
+        arguments, cwd=ROOT, capture_output=True, text=True, check=False,
         env=os.environ | {"DS4_TRACE": str(tmp_path)},
     )  # fmt: skip
     assert (refused.returncode, refused.stderr) == (1, f"ds4: {tmp_path}: Is a directory\n")
@@ -199,7 +142,7 @@ def test_many_in_work_and_in_line_are_cut_with_an_answer(tmp_path: Path) -> None
     """The second signal cuts: nobody is left without a word, and nothing alarming is said."""
     script = {"turns": [{"pieces": ["a"] * 20_000, "piece_delay_s": 0.002}]}
     more = ("--port", "0", "--ctx", "30000", "--sessions", "3")
-    with _running(_arguments(tmp_path, script, *more)) as process, ExitStack() as stack:
+    with running(serve_arguments(tmp_path, script, *more)) as process, ExitStack() as stack:
         url = f"{process.url}/v1/chat/completions"
         streams = [
             stack.enter_context(httpx.stream("POST", url, json=_BODY | {"stream": True}, timeout=30))
