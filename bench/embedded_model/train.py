@@ -24,7 +24,7 @@ from bench.embedded_model import curriculum, vocabulary
 from bench.embedded_model.attention import Manner
 from bench.embedded_model.batches import training_batch
 from bench.embedded_model.checkpoint import read_checkpoint, write_checkpoint
-from bench.embedded_model.evaluate import accuracies, shown
+from bench.embedded_model.evaluate import DISTANCES, accuracies, shown
 from bench.embedded_model.first_weights import first_weights
 from bench.embedded_model.model import Model
 from bench.embedded_model.optimiser import Optimiser
@@ -100,7 +100,7 @@ class Training:
         """Figures of the averaged weights on a few held-out cases."""
         stage = curriculum.stage_at(self.tokens)
         longest = max(length for length, _ in stage.lengths)
-        distances = tuple(d for d in (250, 500, 1000, 2000, 4000, 6000) if d < longest)
+        distances = tuple(distance for distance in DISTANCES if distance < longest)
         manner = Manner(rounded=stage.rounded, choosing=stage.choosing)
         return accuracies(Model(self.average, SHAPE), self.tokenizer, 40, manner, distances)
 
