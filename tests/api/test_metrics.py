@@ -11,6 +11,7 @@ import httpx
 from apps.serve.settings import DiskSettings, ServerSettings
 from shared.kv.store.policy import StoreSettings
 from tests.support.api_server import QUICK, RunningServer, serve_script, wait_for
+from tests.support.gate import Gate
 from tests.support.raw_http import ask_chat, chat_body, read_until, send_chat
 
 
@@ -77,10 +78,10 @@ def test_reuse_tokens_and_skipped_fields_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_turn_whose_client_left_is_counted_as_cancelled() -> None:
-    gate = threading.Event()
+    gate = Gate()
     with serve_script({"turns": [{"pieces": ["a"] * 50, "piece_delay_s": 5}]}, gate=gate) as server:
         connection = send_chat(server, chat_body(stream=True))
-        read_until(connection, b"role")
+        wait_for(gate.reached.is_set)  # the first token is being chosen
         connection.close()
         wait_for(lambda: server.requests_in_flight == 0)
         gate.set()
