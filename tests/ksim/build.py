@@ -1,0 +1,136 @@
+"""Compiles the executor, the headers and the kernels; what is built is kept, named by its contents."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.ksim.errors import KernelError
+from tests.ksim.swizzles import swizzle_header
+from tests.ksim.toolchain import INCLUDE, ROOT, cache_dir, compiler, kernel_flags
+
+SWIZZLES = "ksim_swizzles.h"
+MAX_MESSAGE = 6000
+
+
+@dataclass
+class BuildCounts:
+    """How many kernels this process compiled, rather than found."""
+
+    compiled: int = 0
+
+
+counts = BuildCounts()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLibrary:
+    """A compiled kernel, loaded."""
+
+    library: ctypes.CDLL
+    path: Path
+
+
+def digest(*parts: object) -> str:
+    """A name for something built from `parts`."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(part if isinstance(part, bytes) else str(part).encode())
+        hasher.update(b"\0")
+    return hasher.hexdigest()[:24]
+
+
+def built_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """`target`, made by `make(temporary path)` if it is not there; several processes may ask at once."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{os.getpid()}-{threading.get_ident()}-{target.name}")
+        make(temporary)
+        os.replace(temporary, target)
+    return target
+
+
+def run_compiler(arguments: Sequence[str], what: str) -> None:
+    """Runs clang++ on `arguments`.
+
+    Raises:
+        KernelError: it refuses; `what` begins the message.
+    """
+    done = subprocess.run([compiler()[0], *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KernelError(f"{what}:\n{done.stderr[:MAX_MESSAGE]}")
+
+
+@functools.cache
+def _headers_digest() -> str:
+    headers = sorted(INCLUDE.rglob("*.h"))
+    return digest(compiler()[1], swizzle_header(), *(path.read_bytes() for path in headers))
+
+
+def runtime_library() -> Path:
+    """The executor's shared library."""
+    sources = sorted((ROOT / "runtime").iterdir())
+    name = digest(compiler()[1], (INCLUDE / "ksim.h").read_bytes(), *(path.read_bytes() for path in sources))
+    flags = ["-std=c++17", "-O2", "-g1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+
+    def make(target: Path) -> None:
+        run_compiler(
+            [*flags, "-o", str(target), str(ROOT / "runtime/runtime.cpp")], "the executor does not compile"
+        )
+
+    return built_once(cache_dir() / f"libksim-{name}.so", make)
+
+
+def _write(target: Path, text: str) -> None:
+    target.write_text(text, encoding="utf-8")
+
+
+@functools.cache
+def _flags(language: str, check: str) -> tuple[str, ...]:
+    text = swizzle_header()
+    folder = cache_dir() / f"headers-{digest(text)}"
+    built_once(folder / SWIZZLES, lambda target: _write(target, text))
+    return tuple(kernel_flags(language, check, folder))
+
+
+def precompiled_header(language: str, check: str) -> Path:
+    """The language's header, precompiled for `check`."""
+    flags = _flags(language, check)
+
+    def make(target: Path) -> None:
+        header = str(INCLUDE / f"{language}.h")
+        run_compiler(
+            [*flags, "-x", "c++-header", "-o", str(target), header], f"{language}.h does not compile"
+        )
+
+    return built_once(cache_dir() / f"{language}-{digest(_headers_digest(), *flags)}.pch", make)
+
+
+@functools.cache
+def kernel_library(source: str, language: str, check: str) -> KernelLibrary:
+    """Compiles and loads `source`, C++ that takes the language's header as read.
+
+    Raises:
+        KernelError: it does not compile; the message is clang's.
+    """
+    flags = _flags(language, check)
+    name = digest(_headers_digest(), *flags, source)
+    folder = cache_dir() / "kernels"
+
+    def make(target: Path) -> None:
+        header = precompiled_header(language, check)
+        link = ["-fno-sanitize-link-runtime"] if check == "full" else []
+        text = built_once(folder / f"{name}.cpp", lambda temporary: _write(temporary, source))
+        files = ["-shared", "-nostartfiles", "-o", str(target), str(text)]
+        run_compiler([*flags, "-include-pch", str(header), *link, *files], "kernel does not compile")
+        counts.compiled += 1
+
+    path = built_once(folder / f"{name}.so", make)
+    return KernelLibrary(ctypes.CDLL(str(path)), path)
