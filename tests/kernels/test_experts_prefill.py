@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
@@ -65,7 +66,7 @@ def _blocks(random: np.random.Generator, kind: TensorType, *shape: int) -> npt.N
 
 
 def _arguments(layer: Layer, chosen: Integers, *, loud: int | None = None) -> Arguments:
-    """Random input of the tokens of `chosen`; that of the token `loud` is so large that SwiGLU is at its ends."""
+    """Random input of the tokens of `chosen`, that of the token `loud` a hundred times as large."""
     random = np.random.default_rng(chosen.size)
     tokens, (outer, inner) = len(chosen), (layer.embedding_width, layer.expert_width)
     x = random.standard_normal((tokens, outer), np.float32)
@@ -75,7 +76,8 @@ def _arguments(layer: Layer, chosen: Integers, *, loud: int | None = None) -> Ar
     down = _blocks(random, layer.down_type, layer.experts, outer, inner)
     shares = random.uniform(0.1, 1.5, chosen.shape).astype(np.float32)
     shared = random.standard_normal((tokens, outer), np.float32)
-    return tuple(mx.array(array) for array in (x, gate, up, down, chosen, shares, shared))
+    arrays = (mx.array(array) for array in (x, gate, up, down, chosen, shares, shared))
+    return cast("Arguments", tuple(arrays))
 
 
 def _weights(layer: Layer, arguments: Arguments) -> list[Doubles]:

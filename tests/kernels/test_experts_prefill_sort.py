@@ -30,7 +30,8 @@ def _sorts(maker: Maker, chosen: Integers, experts: int) -> None:
     )
     flat = chosen.reshape(-1)
     np.testing.assert_array_equal(order, np.argsort(flat, kind="stable"))
-    start, lines = 0, []
+    start = 0
+    lines: list[list[int]] = []
     for expert in range(experts):
         end = start + int((flat == expert).sum())
         first = len(lines)

@@ -30,12 +30,15 @@ const bool present = value_row < rows;
 const uint token = present ? uint(order[first + value_row]) / USED : 0;
 device const float4* values = (device const float4*)(x + row_start(token, EMBEDDING_WIDTH) + quad);
 simdgroup_float8x8 products[TOKEN_BLOCKS][2];
-clear(products);
+clear_products(products);
 for (uint channel = 0; channel < EMBEDDING_WIDTH; channel += DEPTH) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     fill_weights(blocks, channel + piece, magnitudes, weight_tile + weight_row * STRIDE + piece);
-    *(threadgroup vec<TILE, 4>*)(value_tile + value_row * STRIDE + quad) =
-        vec<TILE, 4>(present ? values[channel / 4] : float4(0));
+    TILE4 four = TILE4(0);
+    if (present) {
+        four = TILE4(values[channel / 4]);
+    }
+    *(threadgroup TILE4*)(value_tile + value_row * STRIDE + quad) = four;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     threadgroup const TILE* weights = weight_tile + simdgroup * BLOCK * STRIDE;
     multiply_tiles(value_tile, weights, weights + WEIGHTS / 2 * STRIDE, rows, products);

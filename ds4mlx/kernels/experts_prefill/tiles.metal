@@ -1,5 +1,6 @@
 // Tiles in threadgroup memory: TOKENS rows of values and WEIGHTS rows of weights, DEPTH channels each, TILE
 // numbers. Simdgroup s multiplies all rows of values with two blocks of eight rows of weights.
+using TILE4 = vec<TILE, 4>;
 static constant constexpr const uint BLOCK = 8;
 static constant constexpr const uint TOKEN_BLOCKS = TOKENS / BLOCK;
 // Rows lie 16 bytes further apart than they are long, so that the rows of a block lie in different banks.
@@ -10,10 +11,10 @@ static constant constexpr const uint STORAGE = (TOKENS + WEIGHTS) * STRIDE * siz
 // Sixteen weights of a row of blocks, from `channel` on.
 static inline void fill_weights(device const uchar* blocks, uint channel, threadgroup const uint2* magnitudes,
                                 threadgroup TILE* row) {
-    vec<TILE, 4> weights[4];
+    TILE4 weights[4];
     expand_piece(blocks + channel / 256 * BLOCK_BYTES, channel % 256 / 16, magnitudes, weights);
     for (uint quad = 0; quad < 4; quad++) {
-        *(threadgroup vec<TILE, 4>*)(row + 4 * quad) = weights[quad];
+        *(threadgroup TILE4*)(row + 4 * quad) = weights[quad];
     }
 }
 
@@ -37,7 +38,7 @@ static inline void multiply_tiles(threadgroup const TILE* values, threadgroup co
     }
 }
 
-static inline void clear(thread simdgroup_float8x8 (&products)[TOKEN_BLOCKS][2]) {
+static inline void clear_products(thread simdgroup_float8x8 (&products)[TOKEN_BLOCKS][2]) {
 #pragma clang loop unroll(full)
     for (uint block = 0; block < TOKEN_BLOCKS; block++) {
         products[block][0] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
