@@ -1,8 +1,8 @@
-// Rows of a float16 matrix times a vector, by one simdgroup: as in q8_0.metal, which takes its place where
-// weights are Q8_0. The third argument is not read: a float16 matrix has no scales.
+// Rows of a float16 matrix times a vector, by one simdgroup: the counterpart of add_row_dots in q8_0.metal.
+// The second argument is not read: a float16 matrix has no scales and is given twice.
 // A lane takes 8 weights at a time, so that the simdgroup reads 512 neighbouring bytes of each row.
 template <int ROWS>
-inline void add_row_dots(const device half* weights, const device float*, const device float* x,
+inline void add_row_dots(const device half* weights, const device half*, const device float* x,
                          const int inputs, const thread ulong* rows, const uint lane, thread float* dots) {
     for (uint part = lane; part < uint(inputs) / 8; part += 32) {
         const device float4* numbers = (const device float4*)x + 2 * part;
