@@ -1,13 +1,15 @@
 """The routed experts of one layer: clamped SwiGLU over selected weight matrices.
 
-Two storages: raw quantised blocks, expanded per selected expert on use, and float32 matrices for models
-small enough to keep all of them expanded. Must not know: how experts are chosen, layers, files.
+Three storages: raw quantised blocks, which kernels read as they are and array operations expand per selected
+expert on use; MXFP4 in MLX's own layout; and float32 matrices for models small enough to keep all of them
+expanded. Must not know: how experts are chosen, layers, files.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
@@ -18,7 +20,9 @@ from shared.gguf.types import TensorType
 
 # Up to this many (token, slot) pairs each pair fetches its own expert on the device, without asking the
 # host; beyond it tokens are grouped by expert, which reads every expert once.
-_LARGEST_GATHER = 32
+LARGEST_GATHER = 32
+_MXFP4_BYTES = 17
+_MXFP4: Any = {"group_size": 32, "bits": 4, "mode": "mxfp4"}
 
 
 def clamped_swiglu(gate_up: mx.array, clamp: float) -> mx.array:
@@ -27,6 +31,18 @@ def clamped_swiglu(gate_up: mx.array, clamp: float) -> mx.array:
     clamps = clamp > 1e-6
     gate, up = mx.split(mx.minimum(gate_up, clamp) if clamps else gate_up, 2, axis=-1)
     return gate * mx.sigmoid(gate) * (mx.maximum(up, -clamp) if clamps else up)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertDimensions:
+    """All that a kernel has to know of a layer's raw experts beforehand. `width` is that of their inputs and
+    outputs, `expert_width` that of their hidden layer."""
+
+    in_type: TensorType
+    down_type: TensorType
+    count: int
+    width: int
+    expert_width: int
 
 
 class ExpertStore(Protocol):
@@ -55,6 +71,11 @@ class RawExperts:
     in_type: TensorType
     down_type: TensorType
 
+    @property
+    def dimensions(self) -> ExpertDimensions:
+        count, width, _ = self.down.shape
+        return ExpertDimensions(self.in_type, self.down_type, count, width, self.gate.shape[1])
+
     def one(self, expert: int) -> tuple[mx.array, mx.array]:
         rows = mx.concatenate([self.gate[expert], self.up[expert]], axis=0)
         return dequantise(self.in_type, rows).T, dequantise(self.down_type, self.down[expert]).T
@@ -66,6 +87,28 @@ class RawExperts:
     def project_out(self, hidden: mx.array, experts: mx.array) -> mx.array:
         rows = mx.take(self.down, experts, axis=0)
         return hidden @ dequantise(self.down_type, rows).swapaxes(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Mxfp4Experts:
+    """MXFP4 in MLX's layout, eight codes a word: `gate_up` uint32 [experts, 2 width, inputs / 8] and `down`
+    [experts, inputs, width / 8]; `gate_up_scales`, `down_scales` uint8 [..., columns / 32], exponents."""
+
+    gate_up: mx.array
+    gate_up_scales: mx.array
+    down: mx.array
+    down_scales: mx.array
+
+    def one(self, expert: int) -> tuple[mx.array, mx.array]:
+        gate_up = mx.dequantize(self.gate_up[expert], self.gate_up_scales[expert], **_MXFP4)
+        down = mx.dequantize(self.down[expert], self.down_scales[expert], **_MXFP4)
+        return gate_up.astype(mx.float32).T, down.astype(mx.float32).T
+
+    def project_in(self, x: mx.array, experts: mx.array) -> mx.array:
+        return mx.gather_qmm(x, self.gate_up, self.gate_up_scales, rhs_indices=experts, **_MXFP4)
+
+    def project_out(self, hidden: mx.array, experts: mx.array) -> mx.array:
+        return mx.gather_qmm(hidden, self.down, self.down_scales, rhs_indices=experts, **_MXFP4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +136,22 @@ def expand(raw: RawExperts) -> FloatExperts:
     return expanded
 
 
+def pack_mxfp4(raw: RawExperts) -> Mxfp4Experts:
+    """The same weights in MLX's layout: bytes hold neighbours, not elements 16 apart. Spec: model §3.0."""
+    gate_up = _neighbours(mx.concatenate([raw.gate, raw.up], axis=1))
+    return Mxfp4Experts(*gate_up, *_neighbours(raw.down))
+
+
+def _neighbours(rows: mx.array) -> tuple[mx.array, mx.array]:
+    """Raw MXFP4 rows as words of eight codes, first in the lowest bits, and exponents."""
+    blocks = rows.reshape(*rows.shape[:-1], -1, _MXFP4_BYTES)
+    pairs = blocks[..., 1:].reshape(*blocks.shape[:-1], 8, 2)
+    first, second = pairs[..., 0], pairs[..., 1]
+    low, high = (first & 15) | (second << 4), (first >> 4) | (second & 240)
+    words = mx.concatenate([low, high], axis=-1).reshape(*rows.shape[:-1], -1).view(mx.uint32)
+    return words, mx.contiguous(blocks[..., 0])
+
+
 def run_experts(
     store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.array, clamp: float
 ) -> mx.array:
@@ -101,8 +160,10 @@ def run_experts(
     x float32 [n, inputs], `experts` int32 and `weights` float32 [n, slots] -> [n, inputs]. Each slot counts,
     also where a token names an expert twice. Spec: model §4.8.
     """
-    if experts.size <= _LARGEST_GATHER:
+    if experts.size <= LARGEST_GATHER:
         return _gathered(store, x, experts, weights, clamp)
+    if isinstance(store, Mxfp4Experts) and _multiplies_quantised():
+        return run_sorted(store, x, experts, weights, clamp)
     return _grouped(store, x, experts, weights, clamp)
 
 
@@ -115,6 +176,31 @@ def _gathered(
     flat = experts.reshape(-1)
     hidden = clamped_swiglu(store.project_in(pairs, flat), clamp) * weights.reshape(-1, 1, 1)
     return store.project_out(hidden, flat).reshape(count, slots, -1).sum(axis=1)
+
+
+def run_sorted(
+    store: Mxfp4Experts, x: mx.array, experts: mx.array, weights: mx.array, clamp: float
+) -> mx.array:
+    """`run_experts` for many tokens by products over all pairs, sorted by expert; does not ask the host."""
+    count, slots = experts.shape
+    flat = experts.reshape(-1)
+    order = mx.argsort(flat)
+    flat = flat[order]
+    pairs = mx.take(x, order // slots, axis=0)[:, None, :]
+    projected = mx.gather_qmm(
+        pairs, store.gate_up, store.gate_up_scales, rhs_indices=flat, sorted_indices=True, **_MXFP4
+    )
+    hidden = clamped_swiglu(projected, clamp) * weights.reshape(-1)[order][:, None, None]
+    outputs = mx.gather_qmm(
+        hidden, store.down, store.down_scales, rhs_indices=flat, sorted_indices=True, **_MXFP4
+    )
+    return mx.take(outputs, mx.argsort(order), axis=0).reshape(count, slots, -1).sum(axis=1)
+
+
+@cache
+def _multiplies_quantised() -> bool:
+    """Whether MLX multiplies many rows of quantised matrices fast here: on the CPU it does one at a time."""
+    return mx.default_device() != mx.Device(mx.cpu)
 
 
 def _grouped(store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.array, clamp: float) -> mx.array:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from functools import cache
 
 import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
 
-from shared.gguf.types import TensorType
+from shared.gguf.types import TensorType, block_bytes
 from shared.quant.iq2 import iq2_grid
 
 # Header of each type. Their names are the same in all: one kernel text serves every type.
@@ -19,6 +21,8 @@ BLOCK_HEADERS = {
     TensorType.Q4_K: "q4_k.metal",
 }
 BLOCK_WEIGHTS = 256
+# Where in a block its binary16 numbers stand.
+SCALES_AT = {TensorType.IQ2_XXS: (0,), TensorType.Q2_K: (80, 82), TensorType.Q4_K: (0, 2)}
 
 
 @cache
@@ -28,3 +32,15 @@ def iq2_magnitudes() -> mx.array:
     Kernels bind it whatever the type and copy it to threadgroup memory; other types do not look at it.
     """
     return mx.array(iq2_grid().reshape(256, 8).view("<u4"))
+
+
+def random_blocks(
+    random: np.random.Generator, rows: tuple[int, ...], columns: int, type: TensorType
+) -> npt.NDArray[np.uint8]:
+    """Rows of random codes for trying a kernel, uint8 [*rows, row bytes]; scales are 0.001 to 0.002 of either
+    sign, binary16."""
+    blocks = random.integers(0, 256, (*rows, columns // BLOCK_WEIGHTS, block_bytes(type)), np.uint8)
+    for at in SCALES_AT[type]:
+        scales = random.uniform(0.001, 0.002, blocks.shape[:-1]) * random.choice([-1, 1], blocks.shape[:-1])
+        blocks[..., at : at + 2] = scales.astype(np.float16)[..., None].view(np.uint8)
+    return blocks.reshape(*rows, -1)

@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ds4mlx.kernels.block_types import BLOCK_HEADERS, BLOCK_WEIGHTS, iq2_magnitudes
+from ds4mlx.kernels.block_types import BLOCK_HEADERS, BLOCK_WEIGHTS, SCALES_AT, iq2_magnitudes
 from ds4mlx.kernels.kernel import Kernel, Maker
 from shared.gguf.types import TensorType, block_bytes
 from shared.quant.dequantise import dequantise
 
 _HERE = Path(__file__).parent
-# Where a block's binary16 numbers stand.
-_HALVES = {TensorType.IQ2_XXS: (0,), TensorType.Q2_K: (80, 82), TensorType.Q4_K: (0, 2)}
 _COUNT = 24
 
 
@@ -25,7 +23,7 @@ def _blocks(kind: TensorType, extreme: bool) -> npt.NDArray[np.uint8]:
     numbers and the largest."""
     random = np.random.default_rng(kind)
     blocks = random.integers(0, 256, (_COUNT, block_bytes(kind)), np.uint8)
-    for at in _HALVES[kind]:
+    for at in SCALES_AT[kind]:
         scales = random.uniform(0.001, 1, _COUNT) * random.choice([-1, 1], _COUNT)
         if extreme:
             scales[:6] = 0.0, -0.0, 6e-8, -6e-5, 65504.0, -65504.0
@@ -76,7 +74,7 @@ def _multiplies(maker: Maker, kind: TensorType) -> None:
 
 
 def _multiplies_columns(maker: Maker, kind: TensorType) -> None:
-    """Every column belongs to one part and counts with its weight: x is zero but in one column of each octet."""
+    """Every column belongs to one part and counts with its weight: x is 0 but in one column of each octet."""
     blocks = _blocks(kind, extreme=False)
     weights = dequantise(kind, blocks.reshape(-1), (_COUNT, BLOCK_WEIGHTS)).astype(np.float64)
     scale = np.abs(weights).max(axis=1)
@@ -88,7 +86,7 @@ def _multiplies_columns(maker: Maker, kind: TensorType) -> None:
 
 
 def _addresses(maker: Maker, kind: TensorType) -> None:
-    """Rows of PRO's last expert: neither the number of rows nor a row's bytes may be multiplied in 32 bits."""
+    """A row far beyond 2^32 bytes: neither rows nor the bytes of a row may be multiplied in 32 bits."""
     matrix, rows, row, blocks = 383, 7168, 7167, 2**16
     kernel = Kernel(
         name="row_probe",
@@ -99,22 +97,23 @@ def _addresses(maker: Maker, kind: TensorType) -> None:
     )
     launch = kernel.specialise(maker, MATRIX=matrix, ROWS=rows, ROW=row, BLOCKS=blocks)
     (words,) = launch([mx.zeros(16, mx.uint8)], [(2,)], [mx.uint32], (1, 1, 1), (1, 1, 1))
-    low, high = words.tolist()
+    low, high = np.array(words).tolist()
     assert low + (high << 32) == (matrix * rows + row) * blocks * block_bytes(kind)
 
 
+_CHECKS: dict[str, Callable[..., None]] = {
+    "float weights": partial(_expands, dtype=mx.float32, extreme=False),
+    "half weights": partial(_expands, dtype=mx.float16, extreme=False),
+    "extreme scales": partial(_expands, dtype=mx.float32, extreme=True),
+    "products": _multiplies,
+    "products by column": _multiplies_columns,
+    "addresses": _addresses,
+}
 # What a mutant of a header has to fail.
 CASES: dict[str, Callable[[Maker], None]] = {
     f"{kind.name}: {label}": partial(check, kind=kind)
     for kind in BLOCK_HEADERS
-    for label, check in {
-        "float weights": partial(_expands, dtype=mx.float32, extreme=False),
-        "half weights": partial(_expands, dtype=mx.float16, extreme=False),
-        "extreme scales": partial(_expands, dtype=mx.float32, extreme=True),
-        "products": _multiplies,
-        "products by column": _multiplies_columns,
-        "addresses": _addresses,
-    }.items()
+    for label, check in _CHECKS.items()
 }
 
 

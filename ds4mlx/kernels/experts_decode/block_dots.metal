@@ -1,0 +1,34 @@
+// Magnitudes of IQ2_XXS into threadgroup memory; other types have none to look up.
+static inline void copy_magnitudes(device const uint* table, threadgroup uint2* magnitudes, uint index) {
+    for (uint entry = index; entry < MAGNITUDES; entry += 32 * SIMDGROUPS) {
+        magnitudes[entry] = uint2(table[2 * entry], table[2 * entry + 1]);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// Adds to dots[r] and dots[ROWS + r] this lane's part of x . row r from `first` and from `second` on: rows of
+// `blocks` blocks one after the other. simd_sum makes the dots whole. x is read once for all rows.
+template <int ROWS>
+static inline void add_block_dots(device const uchar* first, device const uchar* second, device const float* x,
+                                  uint blocks, uint lane, threadgroup const uint2* magnitudes,
+                                  thread float* dots) {
+    for (uint place = lane; place < 8 * blocks; place += 32) {
+        const uint block = place / 8;
+        const uint part = place % 8;
+        float4 values[8];
+        float sums[4];
+        for (uint octet = 0; octet < 4; octet++) {
+            device const float4* numbers = (device const float4*)(x + 256 * block + octet_start(part, octet));
+            values[2 * octet] = numbers[0];
+            values[2 * octet + 1] = numbers[1];
+            const float4 both = numbers[0] + numbers[1];
+            sums[octet] = both.x + both.y + both.z + both.w;
+        }
+        #pragma clang loop unroll(full)
+        for (int row = 0; row < ROWS; row++) {
+            const uint skipped = (uint(row) * blocks + block) * BLOCK_BYTES;
+            dots[row] += multiply_part(first + skipped, part, values, sums, magnitudes);
+            dots[ROWS + row] += multiply_part(second + skipped, part, values, sums, magnitudes);
+        }
+    }
+}
