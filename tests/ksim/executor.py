@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from tests.ksim.build import KernelLibrary, runtime_library
 from tests.ksim.errors import KernelError
 
-CUDA, DIVERGENT_SIMD_ALLOWED, FULL = 1, 2, 4
+CUDA, FULL = 1, 2
 READ_ONLY, WRITABLE = 0, 1
 METAL_THREADGROUP_MEMORY = 32 * 1024
 CUDA_STATIC_SHARED_MEMORY = 48 * 1024
@@ -38,6 +38,10 @@ class _Buffer(ctypes.Structure):
     )
 
 
+# What a launch counts; shared: bytes of threadgroup memory.
+COUNTERS = ("switches", "barriers", "warp_collectives", "threads", "shared")
+
+
 class _Launch(ctypes.Structure):
     _fields_ = (
         ("entry", ctypes.c_void_p),
@@ -52,7 +56,7 @@ class _Launch(ctypes.Structure):
         ("seed", ctypes.c_uint64),
         ("switch_limit", ctypes.c_uint64),
         ("deadline", ctypes.c_double),
-        ("counters", ctypes.c_uint64 * 6),
+        ("counters", ctypes.c_uint64 * len(COUNTERS)),
         ("fail_offset", ctypes.c_uint64),
         ("error", ctypes.c_char * 768),
     )
@@ -75,9 +79,8 @@ class Counts:
     last: list[int] = field(default_factory=list)
 
     def of_last(self, name: str) -> int:
-        """Of the last launch: switches, barriers, warp_collectives, divergent, threads, shared (bytes)."""
-        names = ("switches", "barriers", "warp_collectives", "divergent", "threads", "shared")
-        return self.last[names.index(name)]
+        """One of COUNTERS, of the last launch."""
+        return self.last[COUNTERS.index(name)]
 
 
 limits = Limits()

@@ -85,6 +85,8 @@ def kernel_flags(language: str, check: str, generated: Path) -> list[str]:
         "-mllvm",
         "-ubsan-unique-traps",
     ]
+    # An array larger than the stack touches the page that stops it, not a neighbour's stack.
+    flags += ["-fstack-clash-protection"]
     # What nobody set is garbage, the same garbage each time.
     flags += ["-ftrivial-auto-var-init=pattern"]
     flags += ["-Wno-everything", "-Werror=return-type", "-Werror=uninitialized"]

@@ -90,7 +90,7 @@ KSIM_EXPORT void ksim_warp_collective(KsimCollective complete, void* argument, u
     active |= 1u << i;
     together &= same_operation(warp.lanes[i], *self);
   }
-  if (!together) {  // left to settle_stuck_block
+  if (!together) {  // settle_stuck_block will find them
     let_others_run();
     return;
   }
@@ -154,51 +154,35 @@ KSIM_EXPORT void ksim_block_collective(KsimCollective complete, void* argument, 
 }
 
 namespace {
-// Lanes of one simdgroup wait at different operations: an error, or each group completes by itself.
-bool settle_divergent_warp(uint32_t index, uint32_t waiting) {
+// Lanes of one simdgroup wait at different operations. Metal would take those that are there; no kernel of ours means
+// it.
+void report_divergent_warp(uint32_t index, uint32_t waiting) {
   WarpView warp = warp_view(index);
   KsimFiber* leader = &warp.lanes[__builtin_ctz(waiting)];
   ksim_thread = leader;
-  if (leader->mask) {
-    fail_at(nullptr, "deadlock: warp operation at %s:%d with mask 0x%08x: not all named lanes arrive", leader->file,
-            leader->line, leader->mask);
-    return false;
-  }
-  uint32_t group = 0;
+  if (leader->mask)
+    return fail_at(nullptr, "deadlock: warp operation at %s:%d with mask 0x%08x: not all named lanes arrive",
+                   leader->file, leader->line, leader->mask);
   int elsewhere = 0;
-  for (uint32_t i = 0; i < warp.count; i++) {
+  for (uint32_t i = 0; i < warp.count && !elsewhere; i++) {
     bool with_leader = (waiting >> i & 1) && same_operation(warp.lanes[i], *leader);
-    if (with_leader)
-      group |= 1u << i;
-    else if (warp.lanes[i].state != FINISHED && !elsewhere)
-      elsewhere = warp.lanes[i].line;
+    if (!with_leader && warp.lanes[i].state != FINISHED) elsewhere = warp.lanes[i].line;
   }
-  if (!(executor.launch->flags & DIVERGENT_SIMD_ALLOWED)) {
-    fail_at(nullptr, "divergent simdgroup operation at %s:%d (another lane of the simdgroup is at line %d)",
-            leader->file, leader->line, elsewhere);
-    return false;
-  }
-  executor.launch->divergent++;
-  executor.warps[index].arrived -= __builtin_popcount(group);
-  for (uint32_t i = 0; i < warp.count; i++)
-    if (group >> i & 1) warp.lanes[i].order = KSIM_ORDER_NONE;
-  complete_warp(warp, group, nullptr);
-  return true;
+  fail_at(nullptr, "divergent simdgroup operation at %s:%d (another lane of the simdgroup is at line %d)",
+          leader->file, leader->line, elsewhere);
 }
 
 // No fiber can run: simdgroups that diverged, or a barrier that not everybody reaches.
 bool settle_stuck_block() {
-  bool settled = false;
   for (uint32_t index = 0; index < executor.block.warps; index++) {
     WarpView warp = warp_view(index);
     uint32_t waiting = 0;
     for (uint32_t i = 0; i < warp.count; i++)
       if (warp.lanes[i].state == WAITS_FOR_WARP) waiting |= 1u << i;
     if (!waiting) continue;
-    if (!settle_divergent_warp(index, waiting)) return false;
-    settled = true;
+    report_divergent_warp(index, waiting);
+    return false;
   }
-  if (settled) return true;
   for (uint32_t i = 0; i < executor.block.threads; i++)
     if (executor.fibers[i].state == WAITS_FOR_BLOCK) {
       ksim_thread = &executor.fibers[i];

@@ -137,7 +137,7 @@ void finish(KsimLaunch* launch) {
 // Copies the buffers in, points `arguments` at them, runs; 0 if all went well, else 1 and launch->error.
 // Arguments beyond buffer_count are left as they are. ksim_release() must follow.
 KSIM_EXPORT int ksim_launch(KsimLaunch* launch) {
-  launch->switches = launch->barriers = launch->warp_collectives = launch->divergent = launch->threads = 0;
+  launch->switches = launch->barriers = launch->warp_collectives = launch->threads = 0;
   launch->shared = launch->fail_offset = 0;
   launch->error[0] = 0;
   uint64_t threads = uint64_t(launch->threadgroup.x) * launch->threadgroup.y * launch->threadgroup.z;

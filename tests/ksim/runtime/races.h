@@ -41,20 +41,22 @@ struct Checker {
   bool ordered_in_warp(uint32_t its_warp, uint32_t its_warp_epoch) const {
     return its_warp == my_warp && its_warp_epoch != warp_epoch;
   }
-  [[noreturn]] void report(size_t offset, const char* what, int who) const {
-    fail_at(access.pc, "data race on %s+%zu: %s%s after unsynchronised %s (thread %d)", region.name, offset,
-            access.atomic ? "atomic " : "", word(access), what, who);
+  [[noreturn]] void report(size_t offset, const char* what, uint16_t who) const {
+    char thread[32] = "several threads";
+    if (who != SEVERAL && who != SEVERAL_OF_ONE_WARP) snprintf(thread, sizeof thread, "thread %d", who - 1);
+    fail_at(access.pc, "data race on %s+%zu: %s%s after unsynchronised %s (%s)", region.name, offset,
+            access.atomic ? "atomic " : "", word(access), what, thread);
     abandon_block();
   }
 
   void against_write(const Shadow& byte, size_t offset) const {
     if (!byte.written || (access.atomic && byte.atomic_write)) return;
     bool other_block = region.kind == DEVICE && byte.written < block_epoch;
-    if (other_block) report(offset, "write by another threadgroup", byte.writer - 1);
+    if (other_block) report(offset, "write by another threadgroup", byte.writer);
     bool now = byte.written == epoch && byte.writer != me;
     bool ordered = byte.writer != SEVERAL && ordered_in_warp((byte.writer - 1) / WARP, byte.written_warp_epoch);
     if (now && !ordered)
-      report(offset, byte.atomic_write ? "atomic write by another" : "write by another", byte.writer - 1);
+      report(offset, byte.atomic_write ? "atomic write by another" : "write by another", byte.writer);
   }
 
   void against_reads(const Shadow& byte, size_t offset) const {
@@ -63,7 +65,7 @@ struct Checker {
     bool now = byte.read == epoch && byte.reader != me &&
                (byte.reader == SEVERAL || !ordered_in_warp(byte.reader_warp, byte.read_warp_epoch));
     if (other_block || now)
-      report(offset, other_block ? "read by another threadgroup" : "read by another", byte.reader - 1);
+      report(offset, other_block ? "read by another threadgroup" : "read by another", byte.reader);
   }
 
   void unwritten(const Shadow& byte, size_t offset) const {

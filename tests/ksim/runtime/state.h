@@ -18,7 +18,7 @@ constexpr size_t GUARD = size_t(1) << 30;
 constexpr uint32_t MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS, WARP = 32;
 
 enum State : uint8_t { READY, WAITS_FOR_WARP, WAITS_FOR_BLOCK, FINISHED };
-enum LaunchFlag : uint32_t { CUDA = 1, DIVERGENT_SIMD_ALLOWED = 2, FULL = 4 };
+enum LaunchFlag : uint32_t { CUDA = 1, FULL = 2 };
 enum Kind : uint32_t { DEVICE = 0, THREADGROUP = 1 };
 enum BufferMode : uint32_t { READ_ONLY = 0, WRITABLE = 1 };
 
@@ -44,7 +44,7 @@ struct KsimLaunch {
   uint32_t dynamic_shared, shared_limit;
   uint64_t seed, switch_limit;
   double deadline;  // seconds of CPU time
-  uint64_t switches, barriers, warp_collectives, divergent, threads, shared;
+  uint64_t switches, barriers, warp_collectives, threads, shared;
   uint64_t fail_offset;  // of the failing instruction in the kernel's library
   char error[768];
 };

@@ -84,9 +84,9 @@ KSIM_H(__nv_bfloat16, __bf16)
   inline H2 operator+(H2 a, H2 b) { return __hadd2(a, b); }                                        \
   inline H2 operator-(H2 a, H2 b) { return __hsub2(a, b); }                                        \
   inline H2 operator*(H2 a, H2 b) { return __hmul2(a, b); }
-KSIM_H2(__half2, __half) KSIM_H2(__nv_bfloat162, __nv_bfloat16) inline __half __float2half(float f) {
-  return __half(f);
-}
+KSIM_H2(__half2, __half)
+KSIM_H2(__nv_bfloat162, __nv_bfloat16)
+inline __half __float2half(float f) { return __half(f); }
 inline __half __float2half_rn(float f) { return __half(f); }
 inline float __half2float(__half h) { return h; }
 inline __half __int2half_rn(int i) { return __half((float)i); }

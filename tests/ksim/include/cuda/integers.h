@@ -48,13 +48,14 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   }
 KSIM_SIMD4(__vadd4, unsigned char, a + b)
 KSIM_SIMD4(__vsub4, unsigned char, a - b)
-KSIM_SIMD4(__vcmpeq4, unsigned char, a == b ? 255 : 0) KSIM_SIMD4(__vcmpne4, unsigned char, a != b ? 255 : 0)
-    KSIM_SIMD4(__vmaxs4, signed char, a > b ? a : b) KSIM_SIMD4(__vmins4, signed char, a < b ? a : b)
-        KSIM_SIMD4(__vsubss4, signed char,
-                   a - b > 127    ? 127
-                   : a - b < -128 ? -128
-                                  : a - b) KSIM_SIMD4(__vcmpgts4, signed char, a > b ? 255 : 0) template <class T>
-        inline T __ldg(const T* p) {
+KSIM_SIMD4(__vcmpeq4, unsigned char, a == b ? 255 : 0)
+KSIM_SIMD4(__vcmpne4, unsigned char, a != b ? 255 : 0)
+KSIM_SIMD4(__vmaxs4, signed char, a > b ? a : b)
+KSIM_SIMD4(__vmins4, signed char, a < b ? a : b)
+KSIM_SIMD4(__vsubss4, signed char, a - b > 127 ? 127 : a - b < -128 ? -128 : a - b)
+KSIM_SIMD4(__vcmpgts4, signed char, a > b ? 255 : 0)
+template <class T>
+inline T __ldg(const T* p) {
   return *p;
 }
 template <class T>

@@ -8,12 +8,25 @@
   inline float n(float x) { return __builtin_##b##f(x); }
 KSIM_M1(exp, exp)
 KSIM_M1(exp2, exp2)
-KSIM_M1(log, log) KSIM_M1(log2, log2) KSIM_M1(log10, log10) KSIM_M1(log1p, log1p) KSIM_M1(expm1, expm1)
-    KSIM_M1(sqrt, sqrt) KSIM_M1(sin, sin) KSIM_M1(cos, cos) KSIM_M1(tan, tan) KSIM_M1(tanh, tanh) KSIM_M1(erf, erf)
-        KSIM_M1(floor, floor) KSIM_M1(ceil, ceil) KSIM_M1(rint, rint) KSIM_M1(round, round) KSIM_M1(trunc, trunc)
-            KSIM_M1(fabs, fabs) KSIM_M1(nearbyint, nearbyint) inline float rsqrtf(float x) {
-  return 1.f / __builtin_sqrtf(x);
-}
+KSIM_M1(log, log)
+KSIM_M1(log2, log2)
+KSIM_M1(log10, log10)
+KSIM_M1(log1p, log1p)
+KSIM_M1(expm1, expm1)
+KSIM_M1(sqrt, sqrt)
+KSIM_M1(sin, sin)
+KSIM_M1(cos, cos)
+KSIM_M1(tan, tan)
+KSIM_M1(tanh, tanh)
+KSIM_M1(erf, erf)
+KSIM_M1(floor, floor)
+KSIM_M1(ceil, ceil)
+KSIM_M1(rint, rint)
+KSIM_M1(round, round)
+KSIM_M1(trunc, trunc)
+KSIM_M1(fabs, fabs)
+KSIM_M1(nearbyint, nearbyint)
+inline float rsqrtf(float x) { return 1.f / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1. / __builtin_sqrt(x); }
 inline float powf(float a, float b) { return __builtin_powf(a, b); }
 inline float fmodf(float a, float b) { return __builtin_fmodf(a, b); }
@@ -52,10 +65,12 @@ inline int lrintf(float x) { return (int)__builtin_rintf(x); }
   inline T max(T a, T b) { return a < b ? b : a; }
 KSIM_MM(int)
 KSIM_MM(unsigned)
-KSIM_MM(long) KSIM_MM(unsigned long) KSIM_MM(long long) KSIM_MM(unsigned long long)
-    KSIM_MM(double) inline float fminf(float a, float b) {
-  return __builtin_fminf(a, b);
-}
+KSIM_MM(long)
+KSIM_MM(unsigned long)
+KSIM_MM(long long)
+KSIM_MM(unsigned long long)
+KSIM_MM(double)
+inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
 inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 inline float min(float a, float b) { return fminf(a, b); }
 inline float max(float a, float b) { return fmaxf(a, b); }

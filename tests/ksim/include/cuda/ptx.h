@@ -134,7 +134,9 @@ inline void ldmatrix(LM& m, const char* f, int l) {
     c = m.r[2];                                                                                \
     d = m.r[3];                                                                                \
   }
-KSIM_LDM(, false) KSIM_LDM(_trans, true) inline void cp_async(void* d, const void* s, int n) {
+KSIM_LDM(, false)
+KSIM_LDM(_trans, true)
+inline void cp_async(void* d, const void* s, int n) {
   ksim_access(s, n, 0);
   ksim_access(d, n, 1);
   __builtin_memcpy(d, s, n);

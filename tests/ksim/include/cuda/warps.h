@@ -66,7 +66,9 @@ struct SA {
   }
 KSIM_SHFL(__shfl_sync, lo + (s & (w - 1)))
 KSIM_SHFL(__shfl_xor_sync, (int)i ^ s)
-KSIM_SHFL(__shfl_down_sync, (int)i + s) KSIM_SHFL(__shfl_up_sync, (int)i - s) struct ksim_bal {
+KSIM_SHFL(__shfl_down_sync, (int)i + s)
+KSIM_SHFL(__shfl_up_sync, (int)i - s)
+struct ksim_bal {
   static void go(void** q, uint act) {
     SA<uint>** p = (SA<uint>**)q;
     uint m = 0;
@@ -107,8 +109,10 @@ inline int __all_sync(unsigned m, int pr, KSIM_HERE) { return __ballot_sync(m, !
   }
 KSIM_RED(__reduce_add_sync, x + y)
 KSIM_RED(__reduce_max_sync, x > y ? x : y)
-KSIM_RED(__reduce_min_sync, x < y ? x : y) KSIM_RED(__reduce_or_sync, x | y)
-    KSIM_RED(__reduce_and_sync, x& y) struct ksim_match {
+KSIM_RED(__reduce_min_sync, x < y ? x : y)
+KSIM_RED(__reduce_or_sync, x | y)
+KSIM_RED(__reduce_and_sync, x& y)
+struct ksim_match {
   static void go(void** q, uint act) {
     SA<uint>** p = (SA<uint>**)q;
     KSIM_EACH {

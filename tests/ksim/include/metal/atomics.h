@@ -13,6 +13,8 @@ typedef atomic<float> atomic_float;
 typedef atomic<bool> atomic_bool;
 typedef atomic<ulong> atomic_ulong;
 
+// A plain access after an atomic one is one of its own: the compiler must not reuse what the atomic one saw.
+#define KSIM_FORGET_VALUES() asm volatile("" ::: "memory")
 #ifdef KSIM_FULL
 #define KSIM_TELL_ATOMIC(object, write) ksim_atomic(object, sizeof *object, write)
 #else
@@ -30,6 +32,7 @@ template <class T>
 inline void atomic_store_explicit(volatile atomic<T>* object, typename ident<T>::t desired, memory_order) {
   KSIM_TELL_ATOMIC(object, 1);
   __atomic_store((T*)&object->value, &desired, __ATOMIC_RELAXED);
+  KSIM_FORGET_VALUES();
 }
 template <class T>
 inline T atomic_exchange_explicit(volatile atomic<T>* object, typename ident<T>::t desired, memory_order) {
@@ -37,6 +40,7 @@ inline T atomic_exchange_explicit(volatile atomic<T>* object, typename ident<T>:
   KSIM_TELL_ATOMIC(object, 1);
   T before;
   __atomic_exchange((T*)&object->value, &desired, &before, __ATOMIC_RELAXED);
+  KSIM_FORGET_VALUES();
   return before;
 }
 template <class T>
@@ -46,16 +50,20 @@ inline bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* object, T*
   KSIM_TELL_ATOMIC(object, 1);
   return __atomic_compare_exchange((T*)&object->value, expected, &desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
+// One thread runs at a time and none is interrupted here. The accesses are atomic only because the compiler does not
+// tell the race detector of those.
 #define KSIM_FETCH(name, combined)                                                                            \
   template <class T>                                                                                          \
   inline T atomic_fetch_##name##_explicit(volatile atomic<T>* object, typename ident<T>::t b, memory_order) { \
     KSIM_TELL_ATOMIC(object, 0);                                                                              \
     KSIM_TELL_ATOMIC(object, 1);                                                                              \
-    T a = object->value;                                                                                      \
-    object->value = (T)(combined);                                                                            \
+    T a;                                                                                                      \
+    __atomic_load((T*)&object->value, &a, __ATOMIC_RELAXED);                                                  \
+    T after = (T)(combined);                                                                                  \
+    __atomic_store((T*)&object->value, &after, __ATOMIC_RELAXED);                                             \
+    KSIM_FORGET_VALUES();                                                                                     \
     return a;                                                                                                 \
   }
-// One thread runs at a time and none is interrupted here, so plain code is atomic.
 KSIM_FETCH(add, a + b)
 KSIM_FETCH(sub, a - b)
 KSIM_FETCH(min, b < a ? b : a)

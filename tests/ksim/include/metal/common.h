@@ -16,9 +16,18 @@ namespace metal {
   inline T mix(T a, T b, T t) { return T(a + (b - a) * t); }
 KSIM_MMF(float)
 KSIM_MMF(half)
-KSIM_MMF(bfloat) KSIM_MM(signed char) KSIM_MM(char) KSIM_MM(uchar) KSIM_MM(short) KSIM_MM(ushort) KSIM_MM(int)
-    KSIM_MM(uint) KSIM_MM(long) KSIM_MM(ulong) template <class T>
-    inline T min3(T a, T b, T c) {
+KSIM_MMF(bfloat)
+KSIM_MM(signed char)
+KSIM_MM(char)
+KSIM_MM(uchar)
+KSIM_MM(short)
+KSIM_MM(ushort)
+KSIM_MM(int)
+KSIM_MM(uint)
+KSIM_MM(long)
+KSIM_MM(ulong)
+template <class T>
+inline T min3(T a, T b, T c) {
   return min(a, min(b, c));
 }
 template <class T>

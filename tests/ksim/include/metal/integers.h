@@ -30,10 +30,13 @@ namespace metal {
   }
 KSIM_BITS(uchar, uchar)
 KSIM_BITS(char, uchar)
-KSIM_BITS(ushort, ushort) KSIM_BITS(short, ushort) KSIM_BITS(uint, uint) KSIM_BITS(int, uint) KSIM_BITS(ulong, ulong)
-    KSIM_BITS(long, ulong) inline uint mulhi(uint a, uint b) {
-  return (uint)((ulong)a * b >> 32);
-}
+KSIM_BITS(ushort, ushort)
+KSIM_BITS(short, ushort)
+KSIM_BITS(uint, uint)
+KSIM_BITS(int, uint)
+KSIM_BITS(ulong, ulong)
+KSIM_BITS(long, ulong)
+inline uint mulhi(uint a, uint b) { return (uint)((ulong)a * b >> 32); }
 inline float4 unpack_unorm4x8_to_float(uint x) {
   return float4((x & 255) / 255.f, (x >> 8 & 255) / 255.f, (x >> 16 & 255) / 255.f, (x >> 24) / 255.f);
 }

@@ -72,6 +72,8 @@ matrix<T, R, C> transpose(const matrix<T, C, R>& a) {
   typedef matrix<T, 4, 2> T##4x2; \
   typedef matrix<T, 4, 3> T##4x3; \
   typedef matrix<T, 4, 4> T##4x4;
-KSIM_MT(float) KSIM_MT(half) KSIM_MT(bfloat)
+KSIM_MT(float)
+KSIM_MT(half)
+KSIM_MT(bfloat)
 
 }  // namespace metal

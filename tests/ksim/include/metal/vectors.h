@@ -85,38 +85,51 @@ struct vstore<T, 4> {
     for (int i = 0; i < K; i++) r.d[i] = a.d[i] op b.d[i];  \
     return r;                                               \
   }
-#define KSIM_VBODY                                                                                                \
-  typedef T elem;                                                                                                 \
-  constexpr vec() = default;                                                                                      \
-  constexpr vec(T s) {                                                                                            \
-    for (int i = 0; i < K; i++) this->d[i] = s;                                                                   \
-  }                                                                                                               \
-  template <class U>                                                                                              \
-  explicit constexpr vec(const vec<U, K>& o) {                                                                    \
-    for (int i = 0; i < K; i++) this->d[i] = T(o.d[i]);                                                           \
-  }                                                                                                               \
-  constexpr vec(const packed_vec<T, K>& o) {                                                                      \
-    for (int i = 0; i < K; i++) this->d[i] = o.d[i];                                                              \
-  }                                                                                                               \
-  constexpr T& operator[](size_t i) { return this->d[i]; }                                                        \
-  constexpr const T& operator[](size_t i) const { return this->d[i]; }                                            \
-  KSIM_VOP(+)                                                                                                     \
-  KSIM_VOP(-)                                                                                                     \
-  KSIM_VOP(*) KSIM_VOP(/) KSIM_VOP(%) KSIM_VOP(&) KSIM_VOP(|) KSIM_VOP(^) KSIM_VOP(<<) KSIM_VOP(>>) KSIM_VCMP(==) \
-      KSIM_VCMP(!=) KSIM_VCMP(<) KSIM_VCMP(>) KSIM_VCMP(<=) KSIM_VCMP(>=) KSIM_VCMP(&&)                           \
-          KSIM_VCMP(||) friend constexpr vec                                                                      \
-          operator-(vec a) {                                                                                      \
-    for (int i = 0; i < K; i++) a.d[i] = T(-a.d[i]);                                                              \
-    return a;                                                                                                     \
-  }                                                                                                               \
-  friend constexpr vec operator~(vec a) {                                                                         \
-    for (int i = 0; i < K; i++) a.d[i] = T(~a.d[i]);                                                              \
-    return a;                                                                                                     \
-  }                                                                                                               \
-  friend constexpr vec<bool, K> operator!(vec a) {                                                                \
-    vec<bool, K> r;                                                                                               \
-    for (int i = 0; i < K; i++) r.d[i] = !a.d[i];                                                                 \
-    return r;                                                                                                     \
+#define KSIM_VBODY                                                     \
+  typedef T elem;                                                      \
+  constexpr vec() = default;                                           \
+  constexpr vec(T s) {                                                 \
+    for (int i = 0; i < K; i++) this->d[i] = s;                        \
+  }                                                                    \
+  template <class U>                                                   \
+  explicit constexpr vec(const vec<U, K>& o) {                         \
+    for (int i = 0; i < K; i++) this->d[i] = T(o.d[i]);                \
+  }                                                                    \
+  constexpr vec(const packed_vec<T, K>& o) {                           \
+    for (int i = 0; i < K; i++) this->d[i] = o.d[i];                   \
+  }                                                                    \
+  constexpr T& operator[](size_t i) { return this->d[i]; }             \
+  constexpr const T& operator[](size_t i) const { return this->d[i]; } \
+  KSIM_VOP(+)                                                          \
+  KSIM_VOP(-)                                                          \
+  KSIM_VOP(*)                                                          \
+  KSIM_VOP(/)                                                          \
+  KSIM_VOP(%)                                                          \
+  KSIM_VOP(&)                                                          \
+  KSIM_VOP(|)                                                          \
+  KSIM_VOP(^)                                                          \
+  KSIM_VOP(<<)                                                         \
+  KSIM_VOP(>>)                                                         \
+  KSIM_VCMP(==)                                                        \
+  KSIM_VCMP(!=)                                                        \
+  KSIM_VCMP(<)                                                         \
+  KSIM_VCMP(>)                                                         \
+  KSIM_VCMP(<=)                                                        \
+  KSIM_VCMP(>=)                                                        \
+  KSIM_VCMP(&&)                                                        \
+  KSIM_VCMP(||)                                                        \
+  friend constexpr vec operator-(vec a) {                              \
+    for (int i = 0; i < K; i++) a.d[i] = T(-a.d[i]);                   \
+    return a;                                                          \
+  }                                                                    \
+  friend constexpr vec operator~(vec a) {                              \
+    for (int i = 0; i < K; i++) a.d[i] = T(~a.d[i]);                   \
+    return a;                                                          \
+  }                                                                    \
+  friend constexpr vec<bool, K> operator!(vec a) {                     \
+    vec<bool, K> r;                                                    \
+    for (int i = 0; i < K; i++) r.d[i] = !a.d[i];                      \
+    return r;                                                          \
   }
 template <class T>
 struct alignas(2 * sizeof(T)) vec<T, 2> : vstore<T, 2> {
@@ -195,8 +208,16 @@ struct packed_vec {
   typedef packed_vec<T, 4> packed_##n##4;
 KSIM_VT(float, float)
 KSIM_VT(half, half)
-KSIM_VT(bfloat, bfloat) KSIM_VT(char, char) KSIM_VT(uchar, uchar) KSIM_VT(short, short) KSIM_VT(ushort, ushort)
-    KSIM_VT(int, int) KSIM_VT(uint, uint) KSIM_VT(long, long) KSIM_VT(ulong, ulong) typedef vec<bool, 2> bool2;
+KSIM_VT(bfloat, bfloat)
+KSIM_VT(char, char)
+KSIM_VT(uchar, uchar)
+KSIM_VT(short, short)
+KSIM_VT(ushort, ushort)
+KSIM_VT(int, int)
+KSIM_VT(uint, uint)
+KSIM_VT(long, long)
+KSIM_VT(ulong, ulong)
+typedef vec<bool, 2> bool2;
 typedef vec<bool, 3> bool3;
 typedef vec<bool, 4> bool4;
 }  // namespace metal
