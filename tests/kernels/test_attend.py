@@ -7,13 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ds4mlx import step
 from ds4mlx.kernels import attend
+from ds4mlx.kernels.attend import arrays
 from ds4mlx.kernels.kernel import Kernel, Maker
 from ds4mlx.step import Step
 from shared.model.known_shapes import FLASH
@@ -33,14 +36,14 @@ class Attention:
     ratio: int = 4
     top_k: int = 0  # 0: all visible rows
     heads: int = 4
-    head_dim: int = 64
+    head_dim: int = 128
     window: int = 24
     ring_rows: int = 37
     rounds: bool = True
     scale: float = 1.0  # of the rows
     sink: float = 1.0  # largest size of a sink
     same_rows: bool = False
-    rising: float = 0.0  # how far scores rise over the rows
+    rising: float = 0.0  # how far scores rise over the rows, compressed ones last; or fall
 
     @property
     def end(self) -> int:
@@ -65,7 +68,10 @@ class Data:
             # All rows along one direction, every query too: a row's score is its length.
             direction = random.choice([-1.0, 1.0], call.head_dim)
             self.queries[:] = direction
-            rows = rows * 0.01 + direction * np.linspace(0, call.rising, len(rows))[:, None]
+            rows = (
+                rows * 0.01
+                + direction * np.linspace(min(0, -call.rising), max(0, call.rising), len(rows))[:, None]
+            )
             rows /= call.head_dim**0.5
         self.history, self.compressed = np.split(rows.astype(dtype), [call.end])
         self.sinks = (random.uniform(-1, 1, call.heads) * call.sink).astype(np.float32)
@@ -74,14 +80,13 @@ class Data:
             angles[:] = 0
         self.turns = np.ones((call.count, call.head_dim // 2), np.complex64)
         self.turns[:, -16:] = np.exp(1j * angles)
-        self.chosen = self._choose(random, visible) if call.top_k else None
+        self.chosen = self._choose(random) if call.top_k else None
 
-    def _choose(self, random: np.random.Generator, visible: int) -> npt.NDArray[np.int32]:
-        """Rows from all that any query sees, ascending: some queries do not see all of theirs."""
-        picks = [
-            np.sort(random.permutation(visible)[: self.call.top_k]) for _ in range(self.call.count)
-        ]
-        return np.array(picks, np.int32)
+    def _choose(self, random: np.random.Generator) -> npt.NDArray[np.int32]:
+        """As a top-k does: rows that the query sees, ascending; the first rows of all if it sees too few."""
+        call = self.call
+        seen = [max((call.start + token + 1) // call.ratio, call.top_k) for token in range(call.count)]
+        return np.array([np.sort(random.permutation(rows)[: call.top_k]) for rows in seen], np.int32)
 
     def seen(self, token: int) -> Array:
         """The rows that a token of the step sees, in order."""
@@ -93,11 +98,12 @@ class Data:
             numbers = self.chosen[token][self.chosen[token] < visible]
         return np.concatenate([raw, self.compressed[numbers]]).astype(np.float64)
 
-    def expected(self) -> Array:
+    def expected(self, half: bool) -> Array:
+        """`half`: queries are rounded to float16 once they are normed and turned."""
         wide = self.queries.astype(np.float64)
         normed = wide / np.sqrt((wide**2).mean(axis=-1, keepdims=True) + EPSILON)
         turned = _turn(normed, self.turns)
-        if self.call.half:
+        if half:
             turned = turned.astype(np.float16).astype(np.float64)
         outputs = []
         for token, queries in enumerate(turned):
@@ -109,7 +115,7 @@ class Data:
             outputs.append(weights @ rows / total)
         return _turn(np.array(outputs), self.turns.conj()).reshape(self.call.count, -1)
 
-    def arguments(self) -> tuple[mx.array | Step | None, ...]:
+    def arguments(self) -> tuple[Any, ...]:
         call = self.call
         ring = np.full((call.ring_rows, call.head_dim), np.nan, self.history.dtype)
         for position in range(max(0, call.start - call.window + 1), call.start):
@@ -119,7 +125,7 @@ class Data:
             beyond = np.full((3, call.head_dim), np.inf, self.history.dtype)
             compressed = mx.array(np.concatenate([self.compressed, beyond]))
         shape = replace(FLASH, head_count=call.heads, head_dim=call.head_dim, window=call.window)
-        step = Step(shape, call.start, call.count, call.ring_rows)
+        whole = Step(shape, call.start, call.count, call.ring_rows)
         return (
             mx.array(self.queries.reshape(call.count, -1)),
             mx.array(self.history[call.start :]),
@@ -128,8 +134,8 @@ class Data:
             None if self.chosen is None else mx.array(self.chosen),
             mx.array(self.sinks),
             mx.array(self.turns.view(np.float32)),
-            step.numbers(call.ratio),
-            step,
+            whole.numbers(call.ratio),
+            whole,
         )
 
 
@@ -162,12 +168,11 @@ def _compare(found: mx.array, expected: Array, tolerance: float) -> None:
 def _check(call: Attention, maker: Maker, tolerance: float | None = None) -> None:
     data = Data(call)
     arguments = data.arguments()
-    _compare(
-        _build(maker, call)(*arguments), data.expected(), tolerance or (HALF if call.half else EXACT)
-    )
+    expected = data.expected(call.half)
+    _compare(_build(maker, call)(*arguments), expected, tolerance or (HALF if call.half else EXACT))
 
 
-def _probe(maker: Maker) -> None:
+def _check_row_starts(maker: Maker) -> None:
     """Rows that begin beyond 2^31 numbers, from the function that all kernels address rows with."""
     kernel = Kernel(
         name="attend_row_start",
@@ -182,39 +187,100 @@ def _probe(maker: Maker) -> None:
     np.testing.assert_array_equal(np.array(starts), rows.astype(np.int64) * 512)
 
 
+# Dimensions that several calls share, as each costs a compilation: channels by fours and by twos, heads by
+# twos and one by one, choices in Metal's constant space (7 of one token) and outside, and raw rows alone.
+dense = Attention
+chosen = partial(Attention, top_k=7)
+raw_only = partial(Attention, ratio=0, heads=3, head_dim=192)
+unrounded = partial(Attention, rounds=False, top_k=40, heads=2)
+wide = partial(Attention, heads=44)
+
 # What a mutant of the kernels has to fail.
 CASES: dict[str, Callable[[Maker], None]] = {
-    "first token": partial(_check, Attention(0, 1, ratio=0)),
-    "window not yet full": partial(_check, Attention(22, 1)),
-    "window just full": partial(_check, Attention(23, 1)),
-    "window left behind, row just completed": partial(_check, Attention(27, 1)),
-    "row about to be completed": partial(_check, Attention(26, 1)),
-    "no compressed row yet": partial(_check, Attention(2, 1)),
-    "ring wrapped": partial(_check, Attention(80, 1)),
-    "slices of several tiles": partial(_check, Attention(4700, 1, heads=2)),
-    "chosen rows": partial(_check, Attention(200, 1, top_k=40, heads=6, head_dim=128)),
-    "few chosen rows": partial(_check, Attention(150, 1, top_k=5, heads=2)),
-    "odd heads and pairs of channels": partial(_check, Attention(60, 1, heads=3, head_dim=192)),
-    "few tokens, some rows unseen": partial(_check, Attention(45, 8, top_k=9, heads=2)),
-    "few tokens from the first": partial(_check, Attention(0, 7, ratio=2)),
-    "few tokens, slices without rows": partial(_check, Attention(29, 4, window=32, ratio=16)),
-    "rows that are not rounded": partial(_check, Attention(30, 11, rounds=False, top_k=6)),
-    "sinks that outweigh": partial(_check, Attention(40, 1, sink=12.0)),
-    "sharp scores": partial(_check, Attention(40, 2, scale=30.0, sink=200.0), tolerance=2e-5),
-    "rising scores": partial(_check, Attention(150, 1, rising=60.0)),
-    "prefill from the first token": partial(_check, Attention(0, 28, heads=3)),
-    "prefill, raw rows only": partial(_check, Attention(20, 9, ratio=0)),
-    "prefill, ring wrapped": partial(_check, Attention(70, 9, head_dim=128)),
-    "prefill, two groups of heads": partial(_check, Attention(33, 9, heads=44, ratio=8)),
-    "prefill, chosen rows": partial(_check, Attention(90, 10, top_k=21, heads=5, head_dim=128)),
-    "prefill, chosen rows unseen": partial(_check, Attention(20, 12, top_k=7)),
-    "prefill, sinks that outweigh": partial(_check, Attention(40, 9, sink=12.0)),
-    "prefill, rising scores": partial(_check, Attention(100, 9, rising=60.0)),
-    "prefill, equal rows": partial(_check, Attention(40, 9, same_rows=True, sink=3.0), tolerance=1e-3),
-    "row offsets": _probe,
+    "first token": partial(_check, raw_only(0, 1)),
+    "raw rows before the window is full": partial(_check, raw_only(22, 1)),
+    "raw rows of a full window": partial(_check, raw_only(61, 2)),
+    "no compressed row yet": partial(_check, dense(2, 1)),
+    "window just full": partial(_check, dense(23, 1)),
+    "row about to be completed": partial(_check, dense(26, 1)),
+    "window left behind, row just completed": partial(_check, dense(27, 1)),
+    "ring wrapped": partial(_check, dense(80, 1)),
+    "ring of the window's size": partial(_check, dense(81, 3, ring_rows=24)),
+    "exactly two tiles": partial(_check, dense(159, 1)),
+    "slices of several tiles": partial(_check, dense(4700, 1)),
+    "slices of several tokens": partial(_check, dense(600, 7)),
+    "few tokens from the first": partial(_check, dense(0, 8)),
+    "tokens whose last slice has no rows": partial(_check, dense(33, 4)),
+    "sinks that outweigh": partial(_check, dense(40, 1, sink=12.0)),
+    "sharp scores": partial(_check, dense(40, 2, scale=30.0, sink=200.0), tolerance=2e-5),
+    "rising scores": partial(_check, dense(150, 1, rising=60.0)),
+    "falling scores": partial(_check, dense(150, 1, rising=-60.0)),
+    "chosen rows": partial(_check, chosen(150, 1)),
+    "chosen rows, some unseen": partial(_check, chosen(24, 8)),
+    "rows that are not rounded": partial(_check, unrounded(155, 9)),
+    "prefill, raw rows only": partial(_check, raw_only(20, 9)),
+    "prefill from the first token": partial(_check, dense(0, 28)),
+    "prefill, ring wrapped": partial(_check, dense(70, 9)),
+    "prefill, ring of the window's size": partial(_check, dense(95, 9, ring_rows=24)),
+    "prefill, sinks that outweigh": partial(_check, dense(40, 9, sink=12.0)),
+    "prefill, rising scores": partial(_check, dense(100, 9, rising=60.0), tolerance=1e-5),
+    "prefill, falling scores": partial(_check, dense(100, 9, rising=-60.0)),
+    "prefill, equal rows": partial(_check, dense(40, 9, same_rows=True, sink=3.0), tolerance=2e-6),
+    "prefill, two groups of heads": partial(_check, wide(33, 9)),
+    "prefill, chosen rows": partial(_check, chosen(90, 10)),
+    "prefill, chosen rows, some unseen": partial(_check, chosen(24, 12)),
+    "row offsets": _check_row_starts,
 }
+FLASH_CALL = partial(Attention, heads=64, head_dim=512, window=128, ring_rows=128, top_k=512)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_kernel(case: str, maker: Maker) -> None:
     CASES[case](maker)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [1, 9])
+@pytest.mark.parametrize("top_k", [0, 512])
+def test_shape_of_the_published_model(count: int, top_k: int, maker: Maker) -> None:
+    _check(FLASH_CALL(2600, count, top_k=top_k), maker)
+
+
+@pytest.mark.parametrize("head_dim", [80, 576])
+def test_other_heads_are_refused(head_dim: int, maker: Maker) -> None:
+    with pytest.raises(ValueError, match=f"not {head_dim}"):
+        _build(maker, Attention(0, 1, head_dim=head_dim))
+
+
+@pytest.mark.parametrize("number", range(len(list(attend.examples()))))
+def test_examples(number: int, maker: Maker) -> None:
+    example = list(attend.examples())[number]
+    expected = np.array(example.fallback(*example.arguments))
+    difference = np.abs(np.array(example.build(maker)(*example.arguments)) - expected).max()
+    assert difference <= example.tolerance * np.abs(expected).max()
+
+
+FALLBACK_CALLS = {
+    "first token": raw_only(0, 1),
+    "one token, all rows": dense(80, 1),
+    "one token, chosen rows": chosen(150, 1),
+    "blocks from the first token": dense(0, 40),
+    "blocks, ring wrapped": dense(70, 40),
+    "blocks, chosen rows, some unseen": chosen(24, 40),
+    "not rounded": unrounded(155, 20),
+}
+
+
+@pytest.mark.parametrize("most_dense", [0, 8])
+@pytest.mark.parametrize("largest_block", [1, 16, 128])
+@pytest.mark.parametrize("call", FALLBACK_CALLS.values(), ids=FALLBACK_CALLS)
+def test_fallback(
+    call: Attention, largest_block: int, most_dense: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "_LARGEST_BLOCK", largest_block)
+    monkeypatch.setattr(arrays, "_DENSE_ROWS_PER_CHOSEN", most_dense)
+    data = Data(call)
+    mixed = attend.fallback(
+        *data.arguments(), heads=call.heads, head_dim=call.head_dim, ratio=call.ratio, epsilon=EPSILON
+    )
+    _compare(mixed, data.expected(half=False), 3e-6)

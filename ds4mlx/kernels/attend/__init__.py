@@ -1,4 +1,5 @@
-"""Attention: each query over its window's raw rows and over compressed rows; a row is key and value of all heads.
+"""Attention: each query over its window's raw rows and over compressed rows; a row is key and value of every
+head.
 
 Contract, for n tokens of which token t stands at position p = start + t:
 `queries` float32 [n, H*D] as projected; each head is divided by its root mean square, turned by `rotation`
@@ -6,7 +7,8 @@ and scaled by D^-0.5. It sees
 - the raw rows of positions max(0, p-W+1)..p: those before `start` in `ring` [ring rows, D] (slot: position
   mod ring rows, which may hold more than W), the step's own in `own` [n, D];
 - of `compressed` [capacity, D] the rows c < (p+1) // ratio: all of them, or if `chosen` int32 [n, top k] is
-  given, those of its rows that are visible; chosen rows that are not visible count for nothing.
+  given, those that it names. Only a query that sees fewer than top k rows may be given others; they count
+  for nothing.
 Rows are float16 where the model rounds them (`rounds`), else float32. `sinks` float32 [H] join the softmax
 without a row. The result is turned back at p: float32 [n, H*D]. `numbers` int32 [8] begins with start, n and
 ring rows. Spec: model 4.5, steps 2, 6, 7 and 8.
@@ -32,6 +34,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -185,14 +188,14 @@ def build(
 
 
 def examples() -> Iterator[Example]:
-    heads, head_dim, window, ratio, top_k = 4, 128, 24, 4, 8
+    heads, head_dim, window, ratio, top_k = 4, 128, 24, 4, 7
     shape = replace(FLASH, head_count=heads, head_dim=head_dim, window=window)
     random = np.random.default_rng(12)
 
     def draw(*size: int) -> mx.array:
         return mx.array(random.standard_normal(size, np.float32))
 
-    dimensions = {"heads": heads, "head_dim": head_dim, "ratio": ratio, "epsilon": 1e-6}
+    dimensions: dict[str, Any] = {"heads": heads, "head_dim": head_dim, "ratio": ratio, "epsilon": 1e-6}
     for count, rounds, chooses, tolerance in (
         (1, True, False, 5e-6),
         (3, True, True, 5e-6),
@@ -203,7 +206,8 @@ def examples() -> Iterator[Example]:
         step = Step(shape, 50, count, 40)
         dtype = mx.float16 if rounds else mx.float32
         visible = step.end // ratio
-        chosen = [np.sort(random.permutation(visible)[:top_k]) for _ in range(count)]
+        seen = [(step.start + token + 1) // ratio for token in range(count)]
+        chosen = [np.sort(random.permutation(rows)[:top_k]) for rows in seen]
         arguments = (
             draw(count, heads * head_dim),
             draw(count, head_dim).astype(dtype),

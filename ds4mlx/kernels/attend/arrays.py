@@ -80,10 +80,10 @@ def _attend_block(
         return _softmax_rows(queries, raw, block.raw_mask, sinks)
     mask = block.compressed_mask
     if chosen is not None:
-        everywhere = mask is None
-        if everywhere and queries.shape[0] == 1:
+        every_chosen_seen = mask is None and block.compressed >= chosen.shape[1]
+        if every_chosen_seen and queries.shape[0] == 1:
             compressed = mx.take(compressed, chosen[0], axis=0)
-        elif everywhere and block.compressed > _DENSE_ROWS_PER_CHOSEN * chosen.shape[1]:
+        elif every_chosen_seen and block.compressed > _DENSE_ROWS_PER_CHOSEN * chosen.shape[1]:
             return _attend_fetched(queries, raw, mx.take(compressed, chosen, axis=0), sinks, block)
         else:
             mask = _chosen_mask(chosen, block)
