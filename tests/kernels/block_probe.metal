@@ -2,10 +2,7 @@
 const uint block = thread_position_in_grid.y;
 const uint piece = thread_position_in_grid.x;
 threadgroup uint2 table[MAGNITUDES];
-for (uint entry = thread_position_in_threadgroup.x; entry < MAGNITUDES; entry += threads_per_threadgroup.x) {
-    table[entry] = uint2(magnitudes[2 * entry], magnitudes[2 * entry + 1]);
-}
-threadgroup_barrier(mem_flags::mem_threadgroup);
+copy_magnitudes(magnitudes, table, thread_position_in_threadgroup.x, threads_per_threadgroup.x);
 device const uchar* from = blocks + block * BLOCK_BYTES;
 vec<WEIGHT, 4> weights[4];
 expand_piece<WEIGHT>(from, piece, table, weights);

@@ -1,14 +1,6 @@
-// Magnitudes of IQ2_XXS into threadgroup memory; other types have none to look up.
-static inline void copy_magnitudes(device const uint* table, threadgroup uint2* magnitudes, uint index) {
-    for (uint entry = index; entry < MAGNITUDES; entry += 32 * SIMDGROUPS) {
-        magnitudes[entry] = uint2(table[2 * entry], table[2 * entry + 1]);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-}
-
 // Adds to dots[r] and dots[ROWS + r] this lane's part of x . row r from `first` and from `second` on: rows of
 // `blocks` blocks one after the other. simd_sum makes the dots whole. x is read once for all rows.
-template <int ROWS>
+template <uint ROWS>
 static inline void add_block_dots(device const uchar* first, device const uchar* second, device const float* x,
                                   uint blocks, uint lane, threadgroup const uint2* magnitudes,
                                   thread float* dots) {
@@ -25,8 +17,8 @@ static inline void add_block_dots(device const uchar* first, device const uchar*
             sums[octet] = both.x + both.y + both.z + both.w;
         }
         #pragma clang loop unroll(full)
-        for (int row = 0; row < ROWS; row++) {
-            const uint skipped = (uint(row) * blocks + block) * BLOCK_BYTES;
+        for (uint row = 0; row < ROWS; row++) {
+            const uint skipped = (row * blocks + block) * BLOCK_BYTES;
             dots[row] += multiply_part(first + skipped, part, values, sums, magnitudes);
             dots[ROWS + row] += multiply_part(second + skipped, part, values, sums, magnitudes);
         }

@@ -4,9 +4,19 @@
 // Every header of a block type has the same names, so one kernel text serves all types; a text includes one.
 //   part: the 32 weights of a block that a lane multiplies at a time, four octets of neighbours
 //   piece: 16 weights in the order of columns, for filling tiles
-//   magnitudes: the table of iq2_magnitudes (ds4mlx/kernels/block_types.py), unused by the other types
+//   magnitudes: the table of iq2_magnitudes (ds4mlx/kernels/block_types.py), which `copy_magnitudes` brings into
+//   threadgroup memory; the other types have none
 static constant constexpr const int BLOCK_BYTES = 66;
 static constant constexpr const int MAGNITUDES = 256;
+
+// All threads of the group must take part, each with its `index` of `threads`.
+static inline void copy_magnitudes(device const uint* table, threadgroup uint2* magnitudes, uint index,
+                                   uint threads) {
+    for (uint entry = index; entry < MAGNITUDES; entry += threads) {
+        magnitudes[entry] = uint2(table[2 * entry], table[2 * entry + 1]);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+}
 
 // Where in a block an octet of a part begins.
 static inline uint octet_start(uint part, uint octet) { return 32 * part + 8 * octet; }
@@ -14,11 +24,12 @@ static inline uint octet_start(uint part, uint octet) { return 32 * part + 8 * o
 // Blocks are aligned to two bytes only.
 static inline uint2 iq2_words(device const uchar* block, uint part) {
     device const ushort* words = (device const ushort*)block + 1 + 4 * part;
-    return uint2(uint(words[0]) | uint(words[1]) << 16, uint(words[2]) | uint(words[3]) << 16);
+    return uint2(as_type<uint>(ushort2(words[0], words[1])), as_type<uint>(ushort2(words[2], words[3])));
 }
 
 static inline float iq2_step(device const uchar* block, uint word) {
-    return float(*(device const half*)block) * (0.5f + float(word >> 28)) * 0.25f;
+    const float step = *(device const half*)block;
+    return step * (0.5f + (word >> 28)) * 0.25f;
 }
 
 // The eighth sign makes the number of negative weights even.

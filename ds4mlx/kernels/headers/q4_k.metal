@@ -4,6 +4,8 @@
 static constant constexpr const int BLOCK_BYTES = 144;
 static constant constexpr const int MAGNITUDES = 1;
 
+static inline void copy_magnitudes(device const uint*, threadgroup uint2*, uint, uint) {}
+
 // A part is 16 bytes of codes: two octets of low nibbles, two of high ones.
 static inline uint octet_start(uint part, uint octet) {
     return 64 * (part / 2) + 16 * (part % 2) + 32 * (octet / 2) + 8 * (octet % 2);
@@ -15,14 +17,15 @@ static inline float4 q4_codes(uint word, uint high) {
 
 // Scale and minimum of 32 weights with d and dmin multiplied in: both products are exact.
 static inline float2 q4_steps(device const uchar* block, uint group) {
-    device const half* steps = (device const half*)block;
+    const float d = *(device const half*)block;
+    const float least = *(device const half*)(block + 2);
     device const uchar* packed = block + 4 + group % 4;
     const uint low = packed[0];
     const uint middle = packed[4];
     const uint high = packed[8];
     const uint scale = group < 4 ? low & 63u : (high & 15u) | (low >> 6) << 4;
     const uint minimum = group < 4 ? middle & 63u : high >> 4 | (middle >> 6) << 4;
-    return float2(float(steps[0]) * float(scale), float(steps[1]) * float(minimum));
+    return float2(d * scale, least * minimum);
 }
 
 static inline float multiply_part(device const uchar* block, uint part, thread const float4* x,
