@@ -156,7 +156,7 @@ CASES: dict[str, Callable[[Maker], None]] = {
     "four bits, float32": lambda maker: _check(maker, _FLOAT, _random(_FLOAT, 40)),
     "wide experts, types the other way round": lambda maker: _check(maker, _WIDE, _random(_WIDE, 30)),
     "counts around a tile": lambda maker: _check(
-        maker, _ONE_EACH, _counts(TOKENS + 1, 0, TOKENS, 1, TOKENS - 1)
+        maker, _ONE_EACH, _counts(TOKENS + 1, 0, TOKENS, 4, TOKENS - 1)
     ),
     "counts around a block": lambda maker: _check(maker, _ONE_EACH, _counts(7, 8, 9, 16, 24)),
     "all tokens to one expert": lambda maker: _check(maker, _ONE_EACH, np.full((70, 1), 4, np.int32)),
