@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from apps.lock import hold_instance_lock
 from apps.memory import check_fits, memory_budget
@@ -112,6 +112,23 @@ def why_unavailable(backend: Backend) -> str | None:
         extra = "" if sys.platform == "darwin" else ": install ds4 with its extra `mlx` (see the README)"
         return f"MLX is not installed{extra}"
     return None
+
+
+def kernel_report() -> list[dict[str, Any]]:
+    """Each operation of the MLX backend that has kernels: its name, those of its kernels, `status` "kernel"
+    or "fallback" on this machine, the `reason` for a fallback, and whether the kernel was `wanted`.
+
+    On a device whose kernels were never tried this tries them, which takes a second or two.
+    """
+    import mlx.core as mx
+
+    from ds4mlx.kernel_choice import choose_kernels
+    from ds4mlx.kernels.registry import operation
+
+    return [
+        asdict(found) | {"kernels": [kernel.name for kernel in operation(found.operation).KERNELS]}
+        for found in choose_kernels(mx).statuses
+    ]
 
 
 def warm(path: Path) -> None:

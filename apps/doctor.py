@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from apps import options
-from apps.backend import Backend, plan_of_file, why_unavailable
+from apps.backend import Backend, kernel_report, plan_of_file, why_unavailable
 from apps.console import console, say
 from apps.memory import GIB, check_fits, memory_budget, physical_memory
 from apps.model_choice import choose_model
@@ -35,6 +35,7 @@ _PACKAGES = (
 _BACKEND = "backend "
 _BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
+StrictOption = Annotated[bool, typer.Option("--strict", help="A kernel that fails its check is a problem.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -53,10 +54,11 @@ def doctor(
     context: options.ContextOption = options.DEFAULT_CONTEXT,
     prefill_chunk: options.PrefillChunkOption = None,
     simulate_memory: options.SimulateMemoryOption = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Check this machine: backends, memory, disk, model file. Exit code 1 if a chat could not start."""
-    findings = list(examine(model, context, prefill_chunk, simulate_memory))
+    """Check this machine: backends, kernels, memory, disk, model. Exit code 1 if a chat could not start."""
+    findings = list(examine(model, context, prefill_chunk, simulate_memory, strict=strict))
     healthy = all(finding.ok is not False for finding in findings)
     if as_json:
         print(json.dumps(_report(healthy, findings), indent=2, ensure_ascii=False))
@@ -71,11 +73,19 @@ def doctor(
 
 
 def examine(
-    model: Path | None, context: int, prefill_chunk: int | None, simulate_memory: str | None
+    model: Path | None,
+    context: int,
+    prefill_chunk: int | None,
+    simulate_memory: str | None,
+    *,
+    strict: bool = False,
 ) -> Iterator[Finding]:
-    """Every finding, in the order of the report."""
+    """Every finding, in the order of the report. `strict`: a kernel that failed its check is a problem."""
     yield from _system()
-    yield from _backends()
+    backends = list(_backends())
+    yield from backends
+    if any(finding.name == _BACKEND + "mlx" and finding.ok for finding in backends):
+        yield _kernels(strict)
     budget = memory_budget(simulate_memory)
     yield _memory(budget, simulate_memory)
     yield from _model(model, context, prefill_chunk, budget)
@@ -118,6 +128,21 @@ def _backends() -> Iterator[Finding]:
         else:
             available = True if reason is None else None
             yield Finding(_BACKEND + name, available, reason or "slow, for checks", {})
+
+
+def _kernels(strict: bool) -> Finding:
+    operations = kernel_report()
+    failed = [found for found in operations if found["wanted"] and found["status"] == "fallback"]
+    running = sum(found["status"] == "kernel" for found in operations)
+    if failed:
+        names = "; ".join(f"{found['operation']}: {found['reason']}" for found in failed)
+        text = f"{running} of {len(operations)} operations run as kernels; failed their check: {names}"
+    elif running == len(operations):
+        text = f"all {running} operations run as kernels"
+    else:
+        reasons = sorted({found["reason"] for found in operations if found["reason"]})
+        text = f"{running} of {len(operations)} operations run as kernels: {', '.join(reasons)}"
+    return Finding("kernels", False if failed and strict else None, text, {"operations": operations})
 
 
 def _memory(budget: int, simulated: str | None) -> Finding:

@@ -12,8 +12,10 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx.experts import FloatExperts, RawExperts
-from ds4mlx.linear import FloatMatrix
+from ds4mlx.kernels.kernel import Maker
+from ds4mlx.linear import FloatMatrix, HalfMatrix, Matrix, PackedMatrix
 from ds4mlx.model import Model
+from ds4mlx.operations import make_operations
 from ds4mlx.state import frontier_widths
 from ds4mlx.weights import Compressor, HyperConnection, LayerWeights, Weights
 from shared.gguf.types import TensorType, block_bytes, block_elements
@@ -38,7 +40,8 @@ SHAPE = replace(
 
 
 class RandomWeights:
-    """Draws weights of a shape. `raw` keeps experts as quantised blocks, as a large model does."""
+    """Draws weights of a shape. `raw` stores them as a GPU holds a large model: experts as quantised blocks,
+    matrices as Q8_0 and float16."""
 
     def __init__(self, shape: ModelShape, *, raw: bool, seed: int = 1) -> None:
         self._shape = shape
@@ -71,11 +74,11 @@ class RandomWeights:
             query_up=self._matrix(shape.query_rank, shape.head_count * shape.head_dim),
             key_value_norm=mx.ones((shape.head_dim,)),
             sinks=mx.zeros((shape.head_count,)),
-            output_down=FloatMatrix(self._numbers(groups, group_width, shape.output_rank)),
+            output_down=self._matrix(group_width, shape.output_rank, groups=groups),
             output_up=self._matrix(groups * shape.output_rank, width),
             compressor=self._compressor(ratio) if ratio else None,
             feed_forward_norm=mx.ones((width,)),
-            router=self._matrix(width, shape.expert_count),
+            router=self._matrix(width, shape.expert_count, half=True),
             router_bias=None if hashed else mx.zeros((shape.expert_count,)),
             expert_table=mx.array(table.astype(np.int32)) if hashed else None,
             experts=self._experts(),
@@ -88,11 +91,11 @@ class RandomWeights:
         indexed = ratio == 4
         outputs = sum(widths) + (shape.index_heads if indexed else 0)
         return Compressor(
-            project=self._matrix(shape.embedding_width, outputs),
+            project=self._matrix(shape.embedding_width, outputs, half=True),
             positional=self._numbers(ratio, sum(widths)),
             norm=mx.ones((shape.head_dim,)),
             index_norm=mx.ones((shape.index_dim,)) if indexed else None,
-            index_query=self._matrix(shape.query_rank, shape.index_heads * shape.index_dim)
+            index_query=self._matrix(shape.query_rank, shape.index_heads * shape.index_dim, half=True)
             if indexed
             else None,
         )
@@ -120,16 +123,33 @@ class RandomWeights:
 
     def _mix(self, outputs: int) -> HyperConnection:
         inputs = self._shape.streams * self._shape.embedding_width
-        return HyperConnection(self._numbers(inputs, outputs), mx.zeros((1, outputs)))
+        mix = self._numbers(outputs, inputs).astype(mx.float16 if self._raw else mx.float32)
+        return HyperConnection(mix, mx.ones((outputs,)), mx.zeros((outputs,)))
 
-    def _matrix(self, inputs: int, outputs: int) -> FloatMatrix:
-        return FloatMatrix(self._numbers(inputs, outputs))
+    def _matrix(self, inputs: int, outputs: int, *, half: bool = False, groups: int = 1) -> Matrix:
+        """A matrix that model files hold in Q8_0, or in float16 if `half`."""
+        several = (groups,) if groups > 1 else ()
+        if not self._raw:
+            return FloatMatrix(self._numbers(*several, inputs, outputs))
+        if half:
+            return HalfMatrix(self._numbers(*several, outputs, inputs).astype(mx.float16))
+        codes = self._random.integers(0, 2**32, (*several, outputs, inputs // 4), dtype=np.uint32)
+        scales = mx.full((*several, outputs, inputs // 32), inputs**-0.5 / 73)
+        return PackedMatrix(mx.array(codes), scales, -128 * scales)
 
     def _numbers(self, *shape: int) -> mx.array:
         scale = np.float32(shape[-2] ** -0.5) if len(shape) > 1 else np.float32(1)
         return mx.array(self._random.standard_normal(shape, np.float32) * scale)
 
 
-def flash_graph(*, raw: bool) -> Model:
-    """The model, with its weights evaluated."""
-    return Model(RandomWeights(SHAPE, raw=raw).draw(), SHAPE)
+def flash_graph(*, raw: bool, kernels: bool = False) -> Model:
+    """The model, with its weights evaluated. With `kernels` its graph can be built and traced anywhere, and run
+    where there is Metal."""
+
+    def makers(operation: str) -> Maker | None:
+        return mx.fast.metal_kernel if kernels else None
+
+    operations = make_operations(SHAPE, makers, rounds=True)
+    weights = RandomWeights(SHAPE, raw=raw).draw()
+    mx.eval(weights.arrays())
+    return Model(weights, SHAPE, operations=operations)

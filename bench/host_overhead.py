@@ -26,7 +26,6 @@ import mlx.core as mx
 from bench.flash_graph import flash_graph
 from ds4mlx.model import Model
 from ds4mlx.session import MlxSession
-from ds4mlx.state import State
 from shared.power import PowerGovernor
 from shared.sampling import GREEDY
 
@@ -45,7 +44,7 @@ REAL_WAIT = 1e-4  # seconds; to find nothing running takes a tenth of it
 
 def primitives(model: Model, position: int) -> Counter[str]:
     """Primitives of the decode step at `position` by name. Nothing is computed."""
-    state = State(model.shape, CONTEXT, CONTEXT, model.row_dtype)
+    state = model.open_state(CONTEXT)
     state.position = position
     found: Counter[str] = Counter()
 
@@ -79,7 +78,7 @@ def build_seconds(model: Model) -> float:
     the clock starts again: a step that runs is freed while it runs."""
     times = []
     for _ in range(BUILDS):
-        state = State(model.shape, CONTEXT, CONTEXT, model.row_dtype)
+        state = model.open_state(CONTEXT)
         state.position = PROMPT
         started = time.perf_counter()
         result = model.forward(mx.array([5], mx.int32), state)

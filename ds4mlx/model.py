@@ -1,47 +1,81 @@
-"""The forward pass, read top to bottom like the paper: one method per stage, in the order of STAGES.
+"""The forward pass, read top to bottom like the paper, in the order of STAGES.
 
-Takes a step of one or many tokens through a session's caches; the same code decodes and prefills.
-Spec: model §4. Must not know: sessions, files, how tokens are chosen.
+Takes a step of one or many tokens through a session's caches; the same code decodes and prefills. What is
+computed stands in `operations`, each operation a kernel or plain array operations.
+Spec: model §4. Must not know: sessions, files, how tokens are chosen, kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import mlx.core as mx
 
-from ds4mlx.attention import Selection, attend, index_scores, select
-from ds4mlx.compressor import pool, windows
-from ds4mlx.experts import clamped_swiglu, run_experts
-from ds4mlx.hyper_connection import mixing_weights
-from ds4mlx.rounding import hadamard, round_f16, round_fp4, round_fp8_row
-from ds4mlx.state import LayerCache, State, StepResult, frontier_widths, read_ring, write_ring
-from ds4mlx.step import Step, rotate
-from ds4mlx.top_k import top_k_indices
-from ds4mlx.weights import Compressor, HyperConnection, LayerWeights, Weights
+from ds4mlx.operations import Operations, plain_operations
+from ds4mlx.state import State, StepResult
+from ds4mlx.step import Step
+from ds4mlx.weights import HyperConnection, LayerWeights, Weights
 from shared.model.shape import ModelShape
 
 Activation = Literal["kv", "float"]
-# Called after each layer with its number and the streams so far; may evaluate, and may raise to stop.
-LayerDone = Callable[[int, mx.array], None]
 
-STAGES = (
-    "embed",
-    "hyper_connection_pre",
-    "attention_queries",
-    "key_value_row",
-    "compress",
-    "index_select",
-    "attend",
-    "attention_output",
-    "hyper_connection_post",
-    "route",
-    "experts",
-    "shared_expert",
-    "output_head",
-)
-_SMALLEST_ROUTE_SUM = 2.0**-14
+# The stages of the paper, and the method that computes each: what reads the same input is computed together.
+STAGES = {
+    "embed": "embed",
+    "hyper_connection_pre": "hyper_connection_pre",
+    "attention_queries": "attention_inputs",
+    "key_value_row": "attention_inputs",
+    "compress": "compress",
+    "index_select": "index_select",
+    "attend": "attend",
+    "attention_output": "attention_output",
+    "hyper_connection_post": "hyper_connection_post",
+    "route": "route",
+    "experts": "experts",
+    "shared_expert": "experts",
+    "output_head": "output_head",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Residual streams [n, streams, width], and the output [n, width] of the last block with the weights
+    `joint` [n, streams * (1 + streams)] by which it will join them; None where it has joined them already.
+
+    The next block's first operation joins the two, so that the streams are read and written only once.
+    """
+
+    values: mx.array
+    output: mx.array | None = None
+    joint: mx.array | None = None
+
+    def last(self) -> Streams:
+        """Those of the last token."""
+        if self.output is None or self.joint is None:
+            return Streams(self.values[-1:])
+        return Streams(self.values[-1:], self.output[-1:], self.joint[-1:])
+
+    def arrays(self) -> list[mx.array]:
+        return [part for part in (self.values, self.output, self.joint) if part is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionInputs:
+    """What the attention of n tokens starts from: unnormalised queries [n, heads * head dim], the tokens' own
+    rows [n, head dim] and frontier rows [n, width], the compressor's projections [n, width + index heads],
+    and unrotated index queries [n, index heads * index dim] where the indexer chooses."""
+
+    queries: mx.array
+    rows: mx.array
+    frontier: mx.array | None
+    compressor: mx.array | None
+    index_queries: mx.array | None
+
+
+# Called after each layer with its number and the streams so far; may evaluate, and may raise to stop.
+LayerDone = Callable[[int, Streams], None]
 
 
 class Model:
@@ -57,251 +91,192 @@ class Model:
         shape: ModelShape,
         activation: Activation = "kv",
         dense_index_rows: int = 0,
+        operations: Operations | None = None,
     ) -> None:
         self.weights = weights
         self.shape = shape
+        self.operations = operations or plain_operations(shape, rounds=activation == "kv")
         self._dense_index_rows = dense_index_rows
         self._rounds = activation == "kv"
-        self._query_scale = mx.array([shape.head_dim**-0.5] * shape.head_dim)
 
     @property
     def row_dtype(self) -> mx.Dtype:
-        """Of stored compressed rows."""
+        """Of stored rows."""
         return mx.float16 if self._rounds else mx.float32
+
+    def open_state(self, context: int) -> State:
+        return State(self.shape, context, self.row_dtype, self.operations.stack_rows)
 
     def forward(self, tokens: mx.array, state: State, layer_done: LayerDone | None = None) -> StepResult:
         """Evaluate `tokens` int32 [n], which follow what `state` holds.
 
-        Writes rows into the caches, but none that `state` as it stands could read: it moves on only when it
-        is handed the result.
+        Appends compressed rows to the caches, where `state` as it stands cannot read them: it moves on only
+        when it is handed the result.
         """
-        step = Step(self.shape, state.position, tokens.shape[0])
+        step = Step(self.shape, state.position, tokens.shape[0], state.ring_rows)
+        rows: list[mx.array] = []
         frontiers: list[mx.array | None] = []
         streams = self.embed(tokens)
-        for index, (weights, cache) in enumerate(zip(self.weights.layers, state.layers, strict=True)):
-            streams, rows = self.layer(weights, cache, streams, tokens, step)
-            frontiers.append(rows)
+        for index in range(self.shape.layer_count):
+            streams, inputs = self.layer(index, state, streams, tokens, step)
+            rows.append(inputs.rows)
+            frontiers.append(inputs.frontier)
             if layer_done is not None:
                 layer_done(index, streams)
-        return StepResult(step.count, self.output_head(streams[-1:])[0], frontiers)
+        return StepResult(step.count, self.output_head(streams.last())[0], rows, frontiers)
 
     def layer(
-        self, weights: LayerWeights, cache: LayerCache, streams: mx.array, tokens: mx.array, step: Step
-    ) -> tuple[mx.array, mx.array | None]:
-        """Streams [n, streams, width] after one layer, and the tokens' frontier rows."""
-        streams, rows = self._attention(weights, cache, streams, step)
-        return self._feed_forward(weights, streams, tokens), rows
+        self, index: int, state: State, streams: Streams, tokens: mx.array, step: Step
+    ) -> tuple[Streams, AttentionInputs]:
+        """The streams after one layer, and the rows that its state will take over."""
+        weights = self.weights.layers[index]
+        x, streams = self.hyper_connection_pre(weights.attention_mix, weights.attention_norm, streams)
+        inputs = self.attention_inputs(weights, x, step)
+        self.compress(index, state, inputs, step)
+        chosen = self.index_select(index, state, inputs, step)
+        mixed = self.attend(index, state, inputs, chosen, step)
+        streams = self.hyper_connection_post(streams, self.attention_output(weights, mixed))
+        x, streams = self.hyper_connection_pre(weights.feed_forward_mix, weights.feed_forward_norm, streams)
+        chosen_experts, shares, hidden = self.route(weights, x, tokens)
+        output = self.experts(weights, x, chosen_experts, shares, hidden)
+        return self.hyper_connection_post(streams, output), inputs
 
-    def embed(self, tokens: mx.array) -> mx.array:
-        """Residual streams [n, streams, width]: copies of the token's embedding."""
-        rows = mx.take(self.weights.embedding, tokens, axis=0).astype(mx.float32)
-        return mx.broadcast_to(rows[:, None, :], (rows.shape[0], self.shape.streams, rows.shape[1]))
-
-    def _attention(
-        self, weights: LayerWeights, cache: LayerCache, streams: mx.array, step: Step
-    ) -> tuple[mx.array, mx.array | None]:
-        x, half_post, combine = self.hyper_connection_pre(weights.attention_mix, streams)
-        x = self._norm(x, weights.attention_norm)
-        low, row = mx.split(weights.query_key_value_down(x), [self.shape.query_rank], axis=-1)
-        queries, ranks = self.attention_queries(weights, low, step)
-        self.key_value_row(weights, row, cache, step)
-        rows, head_weights = self.compress(weights.compressor, cache, x, step)
-        selections = self.index_select(weights.compressor, cache, ranks, head_weights, step)
-        mixed = self.attend(weights, cache, queries, selections, step)
-        output = self.attention_output(weights, mixed, step)
-        return self.hyper_connection_post(streams, output, half_post, combine), rows
-
-    def _feed_forward(self, weights: LayerWeights, streams: mx.array, tokens: mx.array) -> mx.array:
-        x, half_post, combine = self.hyper_connection_pre(weights.feed_forward_mix, streams)
-        x = self._norm(x, weights.feed_forward_norm)
-        chosen, shares = self.route(weights, x, tokens)
-        output = self.experts(weights, x, chosen, shares) + self.shared_expert(weights, x)
-        return self.hyper_connection_post(streams, output, half_post, combine)
+    def embed(self, tokens: mx.array) -> Streams:
+        """Each stream begins as the token's embedding."""
+        each = mx.broadcast_to(tokens[:, None], (tokens.shape[0], self.shape.streams))
+        return Streams(mx.take(self.weights.embedding, each, axis=0).astype(mx.float32))
 
     def hyper_connection_pre(
-        self, mix: HyperConnection, streams: mx.array
-    ) -> tuple[mx.array, mx.array, mx.array]:
-        """The block's input [n, width], and the weights with which its output joins the streams again: half
-        the post weights [n, streams] and the combine matrix [n, streams, streams]."""
-        pre, half_post, combine = mixing_weights(
-            mix(self._norm(streams.reshape(streams.shape[0], -1))),
-            streams=self.shape.streams,
-            rounds=self.shape.sinkhorn_rounds,
-            epsilon=self.shape.hyper_connection_epsilon,
+        self, mix: HyperConnection, norm: mx.array, streams: Streams
+    ) -> tuple[mx.array, Streams]:
+        """The normed input [n, width] of a block, and the streams that the block's output will join."""
+        values, partial = self._joined(mix, streams)
+        x, joint = self.operations.hyper_collapse(values, partial, mix.scale, mix.base, norm)
+        return x, Streams(values, None, joint)
+
+    def attention_inputs(self, weights: LayerWeights, x: mx.array, step: Step) -> AttentionInputs:
+        """Queries, and each token's one row, key and value of all heads."""
+        operations, compressor, ratio = self.operations, weights.compressor, weights.ratio
+        low, projected = operations.project(
+            x, weights.query_key_value_down, None if compressor is None else compressor.project
         )
-        return (pre[:, None, :] @ streams)[:, 0], half_post, combine
+        ranks, rows, frontier = operations.attention_rows[ratio](
+            low,
+            projected,
+            weights.query_norm,
+            weights.key_value_norm,
+            None if compressor is None else compressor.positional,
+            step.rotation(ratio),
+            step.numbers(ratio),
+        )
+        index_query = compressor.index_query if compressor and self._chooses(ratio, step) else None
+        queries, index_queries = operations.project(ranks, weights.query_up, index_query)
+        return AttentionInputs(queries, rows, frontier, projected, index_queries)
 
-    def attention_queries(
-        self, weights: LayerWeights, low: mx.array, step: Step
-    ) -> tuple[mx.array, mx.array]:
-        """Rotated and scaled queries [n, heads, head dim], and the low-rank vectors behind them."""
-        ranks = self._norm(low, weights.query_norm)
-        heads = weights.query_up(ranks).reshape(-1, self.shape.head_count, self.shape.head_dim)
-        heads = self._norm(heads, self._query_scale)
-        return rotate(heads, step.rotation(weights.ratio)[:, None, :]), ranks
-
-    def key_value_row(self, weights: LayerWeights, row: mx.array, cache: LayerCache, step: Step) -> None:
-        """Norm, rotate and round each token's one row, key and value of all heads, and store it."""
-        row = rotate(self._norm(row, weights.key_value_norm), step.rotation(weights.ratio))
-        if self._rounds:
-            row = round_f16(round_fp8_row(row, self.shape.rotary_dim))
-        cache.raw = write_ring(cache.raw, step.start, row)
-
-    def compress(
-        self, compressor: Compressor | None, cache: LayerCache, x: mx.array, step: Step
-    ) -> tuple[mx.array | None, mx.array | None]:
-        """Append the compressed rows of windows that this step completes, before it attends.
-
-        Returns the tokens' frontier rows, which the cache may take only when the whole step is done, and the
-        index head weights [n, index heads] of ratio-4 layers.
-        """
-        if compressor is None or cache.frontier is None or cache.compressed is None:
-            return None, None
-        ratio, shape = cache.ratio, self.shape
-        width = compressor.positional.shape[1]
-        projected = compressor.project(x)
-        rows = projected[:, :width] + _by_position(compressor.positional, step)
+    def compress(self, index: int, state: State, inputs: AttentionInputs, step: Step) -> None:
+        """Append the compressed rows of windows that this step completes, before it attends."""
+        compressor, compressed = self.weights.layers[index].compressor, state.compressed[index]
+        if compressor is None or compressed is None or inputs.frontier is None:
+            return
+        ratio = self.shape.compress_ratios[index]
         count = step.completed_windows(ratio)
-        if count:
-            whole = self._with_unfinished_window(cache.frontier, rows, ratio, step)
-            previous, current = windows(whole, ratio)
-            rotation = step.window_rotation(ratio)
-            parts = _columns(frontier_widths(shape, ratio))
-            pooled = self._norm(pool(previous, current, *parts[:2]), compressor.norm)
-            pooled = rotate(pooled, rotation)
-            if self._rounds:
-                pooled = round_fp8_row(pooled, shape.rotary_dim)
-            first = step.start // ratio
-            cache.compressed[first : first + count] = pooled.astype(self.row_dtype)
-            if cache.index_rows is not None:
-                pooled = self._norm(pool(previous, current, *parts[2:]), compressor.index_norm)
-                pooled = self._index_vector(pooled, rotation)
-                cache.index_rows[first : first + count] = pooled
-        return rows, projected[:, width:] if ratio == 4 else None
+        if not count:
+            return
+        rows, index_rows = self.operations.compress[ratio](
+            state.frontier(index),
+            inputs.frontier,
+            compressor.norm,
+            compressor.index_norm,
+            step.window_rotation(ratio),
+            step.numbers(ratio),
+            windows=count,
+        )
+        first = step.start // ratio
+        compressed.attention[first : first + count] = rows
+        if compressed.index is not None:
+            compressed.index[first : first + count] = index_rows
 
-    def index_select(
-        self,
-        compressor: Compressor | None,
-        cache: LayerCache,
-        ranks: mx.array,
-        head_weights: mx.array | None,
-        step: Step,
-    ) -> list[Selection] | None:
-        """Which compressed rows each block of queries attends to; None: all that are visible."""
-        if compressor is None or compressor.index_query is None or cache.index_rows is None:
+    def index_select(self, index: int, state: State, inputs: AttentionInputs, step: Step) -> mx.array | None:
+        """Numbers of the compressed rows that each token may see, int32 [n, top k]; None: all are."""
+        compressed = state.compressed[index]
+        if inputs.index_queries is None or inputs.compressor is None:
             return None
-        dense_rows = self._dense_index_rows if step.count == 1 else 0
-        if head_weights is None or step.end // cache.ratio <= max(self.shape.index_top_k, dense_rows):
-            return None
-        queries = compressor.index_query(ranks).reshape(-1, self.shape.index_heads, self.shape.index_dim)
-        queries = self._index_vector(queries, step.rotation(cache.ratio)[:, None, :])
-        return [
-            select(
-                index_scores(
-                    queries[block.first : block.end],
-                    head_weights[block.first : block.end],
-                    cache.index_rows[: block.compressed],
-                ),
-                block,
-                self.shape.index_top_k,
+        assert compressed is not None
+        queries = self.operations.index_queries(inputs.index_queries, step.rotation(4))
+        chosen = []
+        for first, end, numbers in step.index_blocks():
+            whole = first == 0 and end == step.count
+            scores = self.operations.index_scores(
+                queries if whole else queries[first:end],
+                inputs.compressor if whole else inputs.compressor[first:end],
+                compressed.index,
+                numbers,
+                step.end // 4,
             )
-            if block.compressed > self.shape.index_top_k
-            else Selection(mask=block.compressed_mask)
-            for block in step.blocks(cache.ratio)
-        ]
+            chosen.append(self.operations.top_k(scores, self.shape.index_top_k))
+        return chosen[0] if len(chosen) == 1 else mx.concatenate(chosen, axis=0)
 
     def attend(
-        self,
-        weights: LayerWeights,
-        cache: LayerCache,
-        queries: mx.array,
-        selections: list[Selection] | None,
-        step: Step,
+        self, index: int, state: State, inputs: AttentionInputs, chosen: mx.array | None, step: Step
     ) -> mx.array:
-        """Each query over its window's raw rows and the compressed rows: [n, heads, head dim]."""
-        raw = read_ring(cache.raw, step.first_raw, step.end - step.first_raw)
-        outputs = []
-        for number, block in enumerate(step.blocks(cache.ratio)):
-            first = block.first_key - step.first_raw
-            outputs.append(
-                attend(
-                    queries[block.first : block.end],
-                    raw[first : first + block.key_count],
-                    None if cache.compressed is None else cache.compressed[: block.compressed],
-                    weights.sinks,
-                    block,
-                    None if selections is None else selections[number],
-                )
-            )
-        return outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=0)
+        """Each query over its window's raw rows and the compressed rows, and turned back at the query's
+        position: [n, heads * head dim]."""
+        ratio, compressed = self.shape.compress_ratios[index], state.compressed[index]
+        return self.operations.attend[ratio](
+            inputs.queries,
+            inputs.rows,
+            state.ring(index),
+            None if compressed is None else compressed.attention,
+            chosen,
+            self.weights.layers[index].sinks,
+            step.rotation(ratio),
+            step.numbers(ratio),
+            step,
+        )
 
-    def attention_output(self, weights: LayerWeights, mixed: mx.array, step: Step) -> mx.array:
-        """Turn values back at the query's position, then project down group by group, and up: [n, width]."""
-        mixed = rotate(mixed, step.inverse_rotation(weights.ratio)[:, None, :])
-        grouped = mixed.reshape(step.count, self.shape.output_groups, -1).swapaxes(0, 1)
-        low = weights.output_down(grouped).swapaxes(0, 1).reshape(step.count, -1)
-        return weights.output_up(low)
+    def attention_output(self, weights: LayerWeights, mixed: mx.array) -> mx.array:
+        """Down group by group, and up: [n, width]."""
+        project = self.operations.project
+        low, _ = project(mixed, weights.output_down, groups=self.shape.output_groups)
+        return project(low, weights.output_up)[0]
 
-    def hyper_connection_post(
-        self, streams: mx.array, output: mx.array, half_post: mx.array, combine: mx.array
+    def hyper_connection_post(self, streams: Streams, output: mx.array) -> Streams:
+        """The streams with a block's output, which joins them at the beginning of the next block."""
+        return Streams(streams.values, output, streams.joint)
+
+    def route(
+        self, weights: LayerWeights, x: mx.array, tokens: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Experts of each token, int32 [n, used], their weights, float32 [n, used], and the hidden vectors
+        [n, expert width] of the shared expert, which reads the same input."""
+        hidden, logits = self.operations.project_swiglu(x, weights.shared_gate_up, weights.router)
+        chosen, shares = self.operations.route(logits, weights.router_bias, weights.expert_table, tokens)
+        return chosen, shares, hidden
+
+    def experts(
+        self, weights: LayerWeights, x: mx.array, chosen: mx.array, shares: mx.array, hidden: mx.array
     ) -> mx.array:
-        """The streams mixed among themselves, plus the block's output in each: [n, streams, width]."""
-        spread = half_post[:, :, None] * output[:, None, :]
-        return mx.addmm(spread, combine.swapaxes(1, 2), streams, beta=2.0)
+        """The sum of the routed experts' outputs and the shared one's: [n, width]."""
+        return self.operations.run_experts(x, weights.experts, chosen, shares, hidden, weights.shared_down)
 
-    def route(self, weights: LayerWeights, x: mx.array, tokens: mx.array) -> tuple[mx.array, mx.array]:
-        """Experts of each token, int32 [n, used], and their weights, float32 [n, used]."""
-        probabilities = mx.sqrt(mx.logaddexp(weights.router(x), 0.0))
-        if weights.expert_table is not None:
-            chosen = mx.take(weights.expert_table, tokens, axis=0)
-        else:
-            bias = weights.router_bias
-            ranked = probabilities if bias is None else probabilities + bias
-            chosen = top_k_indices(ranked, self.shape.experts_used)
-        shares = mx.take_along_axis(probabilities, chosen, axis=-1)
-        total = mx.maximum(shares.sum(axis=-1, keepdims=True), _SMALLEST_ROUTE_SUM)
-        return chosen, shares / total * self.shape.expert_weight_scale
+    def output_head(self, streams: Streams) -> mx.array:
+        """Logits [n, vocabulary]."""
+        mix = self.weights.output_mix
+        values, partial = self._joined(mix, streams)
+        x = self.operations.head_collapse(values, partial, mix.scale, mix.base, self.weights.output_norm)
+        return self.operations.project(x, self.weights.output)[0]
 
-    def experts(self, weights: LayerWeights, x: mx.array, chosen: mx.array, shares: mx.array) -> mx.array:
-        return run_experts(weights.experts, x, chosen, shares, self.shape.swiglu_clamp)
+    def settled(self, streams: Streams) -> mx.array:
+        """Streams that their last output has joined: [n, streams, width]."""
+        return self._joined(self.weights.output_mix, streams)[0]
 
-    def shared_expert(self, weights: LayerWeights, x: mx.array) -> mx.array:
-        return weights.shared_down(clamped_swiglu(weights.shared_gate_up(x), self.shape.swiglu_clamp))
+    def _joined(self, mix: HyperConnection, streams: Streams) -> tuple[mx.array, mx.array]:
+        """The streams after the last block, and their products with the next mix."""
+        if streams.output is None or streams.joint is None:
+            return streams.values, self.operations.hyper_mix(streams.values, mix.mix)
+        return self.operations.hyper_join(streams.values, streams.output, streams.joint, mix.mix)
 
-    def output_head(self, streams: mx.array) -> mx.array:
-        """Logits [n, vocabulary] from streams [n, streams, width]."""
-        head = self.weights.output_mix
-        mixed = head(self._norm(streams.reshape(streams.shape[0], -1)))
-        pre = mx.sigmoid(mixed) + self.shape.hyper_connection_epsilon
-        x = (pre[:, None, :] @ streams)[:, 0]
-        return self.weights.output(self._norm(x, self.weights.output_norm))
-
-    def _norm(self, x: mx.array, weight: mx.array | None = None) -> mx.array:
-        return mx.fast.rms_norm(x, weight, self.shape.rms_epsilon)
-
-    def _index_vector(self, x: mx.array, rotation: mx.array) -> mx.array:
-        """Rotate and, as the model does, transform and round: x [..., index dim]."""
-        x = rotate(x, rotation[..., -self.shape.index_dim // 2 :])
-        return round_fp4(hadamard(x)) if self._rounds else x
-
-    def _with_unfinished_window(self, frontier: mx.array, rows: mx.array, ratio: int, step: Step) -> mx.array:
-        """This step's frontier rows after those of the window that was begun, and before that, where windows
-        overlap, of the whole window before it."""
-        first = step.start // ratio * ratio - (ratio if ratio == 4 else 0)
-        if first == step.start:
-            return rows
-        return mx.concatenate([read_ring(frontier, first, step.start - first), rows], axis=0)
-
-
-def _by_position(table: mx.array, step: Step) -> mx.array:
-    """Rows of a table that repeats, for the step's positions."""
-    ratio = table.shape[0]
-    first = step.start % ratio
-    if first + step.count <= ratio:
-        return table[first : first + step.count]
-    return mx.take(table, mx.arange(step.start, step.end) % ratio, axis=0)
-
-
-def _columns(widths: tuple[int, ...]) -> list[slice]:
-    ends = [sum(widths[: part + 1]) for part in range(len(widths))]
-    return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+    def _chooses(self, ratio: int, step: Step) -> bool:
+        """Whether the indexer chooses among compressed rows, because there are more than it may take."""
+        dense_rows = self._dense_index_rows if step.count == 1 else 0
+        return ratio == 4 and step.end // 4 > max(self.shape.index_top_k, dense_rows)

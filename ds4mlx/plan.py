@@ -30,6 +30,7 @@ class Storage:
 
     packed: bool
     expand_experts: bool
+    streams: int
 
     @classmethod
     def for_device(cls, shape: ModelShape) -> Storage:
@@ -38,7 +39,8 @@ class Storage:
         import mlx.core as mx
 
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
-        return cls(not on_cpu, on_cpu and expanded_expert_bytes(shape) <= EXPANDED_EXPERTS_LIMIT)
+        expands = on_cpu and expanded_expert_bytes(shape) <= EXPANDED_EXPERTS_LIMIT
+        return cls(not on_cpu, expands, shape.streams)
 
     def tensor_bytes(self, info: TensorInfo) -> int:
         """Bytes of one tensor once it is loaded."""
@@ -52,9 +54,11 @@ class Storage:
         if info.name.endswith("_ape.weight"):
             # A row of zeros beside it: the same addition serves keys and scores.
             return elements * 4 * 2
-        if "hc_" in info.name:
-            # Mixes take their scales in and stay float32.
-            return 0 if info.name.endswith("_scale.weight") else elements * 4
+        if info.name.endswith("output_hc_scale.weight"):
+            return self.streams * 4
+        if info.name.endswith("_scale.weight"):
+            # One for each output of a mix.
+            return self.streams * (2 + self.streams) * 4
         return _packed_bytes(info.type, elements) if self.packed else elements * 4
 
 

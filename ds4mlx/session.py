@@ -15,13 +15,13 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from ds4mlx.model import Model
+from ds4mlx.model import Model, Streams
 from ds4mlx.picking import GreedyPick, pick
 from ds4mlx.state import State
 from ds4mlx.transfer import WindowCopy, copy_windows, from_host, put_windows, to_host
 from shared.errors import Cancelled, ContextFullError, Ds4Error, EngineFault, SessionInvalid
 from shared.kv.payload import PayloadLayout, SessionState, payload_size, read_payload, write_payload
-from shared.model.memory import prefill_cap
+from shared.model.memory import prefill_cap, raw_capacity
 from shared.power import PowerGovernor
 from shared.prefix import common_prefix
 from shared.sampling import Sampling
@@ -61,7 +61,7 @@ class MlxSession:
         self._context = context
         self._power = power
         self._chunk = prefill_cap(context, prefill_chunk)
-        self._state: State | None = State(model.shape, context, prefill_chunk, model.row_dtype)
+        self._state: State | None = model.open_state(context)
         self._timeline = _Timeline()
         self._marks: WeakSet[WindowMark] = WeakSet()
 
@@ -191,9 +191,9 @@ class MlxSession:
         state = self._open_state()
         started = self._power.start()
 
-        def layer_done(layer: int, streams: mx.array) -> None:
+        def layer_done(layer: int, streams: Streams) -> None:
             nonlocal started
-            mx.eval(streams)
+            mx.eval(streams.arrays())
             self._power.rest(f"prefill.{layer}", started, cancelled)
             started = self._power.start()
             if cancelled is not None and cancelled():
@@ -215,7 +215,6 @@ class MlxSession:
         """Where the step from `start` ends: at multiples of its size, so that a resumed prompt is cut like
         one from the beginning."""
         size = min(self._chunk if quantum is None else max(1, quantum), self._chunk)
-        size = min(size, self._open_state().largest_step)
         return min(end, start - start % size + size)
 
     def _checked(self, tokens: Sequence[int]) -> list[int]:
@@ -273,6 +272,6 @@ class MlxSession:
         return PayloadLayout(
             shape=self._model.shape,
             context=self._context,
-            raw_capacity=self._open_state().ring_rows,
+            raw_capacity=raw_capacity(self._context, self._chunk, self._model.shape.window),
             prefill_chunk=self._chunk,
         )

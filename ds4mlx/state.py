@@ -1,42 +1,48 @@
-"""What a session remembers on the device: preallocated buffers, written in place.
+"""What a session remembers on the device: preallocated buffers, written in place between steps.
 
-Every step writes only rows that no later reader needs before they are written again: the raw ring is longer
-than the window, and the frontier of a ratio-4 layer is a ring of two windows. So the last token can be taken
-back by stepping the position back; nothing has to be saved. No method may keep a reference to a buffer: a
-second owner turns each in-place write into a copy of the whole buffer.
+A step reads the buffers and hands its rows back; only compressed rows are appended while it runs, where no
+reader of the state as it stands looks. So a step that was cancelled needs no cleaning up, and the last token
+can be taken back by stepping the position back: the slots that it wrote held what no later token sees. No
+method may keep a reference to a buffer: a second owner turns each in-place write into a copy of the buffer.
 Must not know: weights, the forward pass, files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 
+from ds4mlx.kernels import stack_rows
 from shared.kv.payload import NO_SCORE
-from shared.model.memory import compressed_capacity, raw_capacity
+from shared.model.memory import compressed_capacity
 from shared.model.shape import ModelShape
 
+# Rows of several layers [1, width] each -> [layers, 1, width].
+StackRows = Callable[[list[mx.array]], mx.array]
 
-def write_ring(ring: mx.array, position: int, rows: mx.array) -> mx.array:
-    """`ring` with `rows` at the slots of `position` and on; of more rows than slots the last ones stay.
+
+def write_ring(ring: mx.array, layer: int, position: int, rows: mx.array) -> mx.array:
+    """`ring` [layers, slots, width] with `rows` at the slots of `position` and on of one layer; of more rows
+    than slots the last ones stay.
 
     In place when the caller's variable, which the result must replace, was the only reference.
     """
-    slots, count = ring.shape[0], rows.shape[0]
+    slots, count = ring.shape[1], rows.shape[0]
     if count > slots:
-        return write_ring(ring, position + count - slots, rows[count - slots :])
+        return write_ring(ring, layer, position + count - slots, rows[count - slots :])
     slot = position % slots
     before_end = min(count, slots - slot)
-    ring[slot : slot + before_end] = rows[:before_end]
+    ring[layer, slot : slot + before_end] = rows[:before_end]
     if before_end < count:
-        ring[: count - before_end] = rows[before_end:]
+        ring[layer, : count - before_end] = rows[before_end:]
     return ring
 
 
 def read_ring(ring: mx.array, position: int, count: int) -> mx.array:
-    """Rows of positions `position` and on, oldest first: [count, width]."""
+    """Rows of one layer's ring [slots, width] from `position` on, oldest first: [count, width]."""
     slots = ring.shape[0]
     slot = position % slots
     if slot + count <= slots:
@@ -45,88 +51,126 @@ def read_ring(ring: mx.array, position: int, count: int) -> mx.array:
 
 
 @dataclass(slots=True)
-class LayerCache:
-    """Buffers of one layer. D head dim, I indexer dim, r ratio, k = 2 for r = 4, else 1.
+class CompressedRows:
+    """Append-only rows of one compressed layer. D head dim, I indexer dim."""
 
-    A frontier row holds [kv | score] of the attention compressor (k*D each), then, on ratio-4 layers, those
-    of the index compressor (2*I each); the token at position p stands in slot p mod (k*r).
-    """
-
-    ratio: int
-    raw: mx.array  # float32 [ring rows, D], position p in slot p mod ring rows
-    compressed: mx.array | None  # [rows, D], float16 when rows are rounded to it, else float32
-    frontier: mx.array | None  # float32 [k*r, 2*k*D (+ 4*I)]
-    index_rows: mx.array | None  # float32 [rows, I]
+    attention: mx.array  # [rows, D], float16 when rows are rounded to it, else float32
+    index: mx.array | None  # float32 [rows, I], ratio-4 layers
 
     def arrays(self) -> list[mx.array]:
-        every = (self.raw, self.compressed, self.frontier, self.index_rows)
-        return [array for array in every if array is not None]
+        return [self.attention] if self.index is None else [self.attention, self.index]
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """What a step of `count` tokens leaves behind: logits float32 [vocabulary] after its last token, and for
-    each layer the tokens' frontier rows [count, width], None on window-only layers."""
+    each layer the tokens' rows [count, D] and frontier rows [count, width], the latter None on window-only
+    layers."""
 
     count: int
     logits: mx.array
+    rows: list[mx.array]
     frontiers: list[mx.array | None]
 
     def arrays(self) -> list[mx.array]:
-        return [self.logits, *(rows for rows in self.frontiers if rows is not None)]
+        return [self.logits, *self.rows, *(rows for rows in self.frontiers if rows is not None)]
 
 
 class State:
-    """All layers' buffers for a context of `context` tokens, and how far they are filled."""
+    """All layers' buffers for a context of `context` tokens, and how far they are filled.
 
-    def __init__(self, shape: ModelShape, context: int, prefill_chunk: int, row_dtype: mx.Dtype) -> None:
+    `raw` [layers, window + 1, D] is each layer's ring of the last rows, position p in slot p mod its rows.
+    `frontiers` holds for each ratio a ring [layers of that ratio, k * r, width] of what unfinished windows
+    need (k = 2 for r = 4, else 1): a row is [kv | score] of the attention compressor (k*D each), then, on
+    ratio-4 layers, those of the index compressor (2*I each); position p stands in slot p mod (k*r).
+    `stack` puts rows of several layers below one another in one launch.
+    """
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        context: int,
+        row_dtype: mx.Dtype,
+        stack: StackRows = stack_rows.fallback,
+    ) -> None:
         self.shape = shape
         self.position = 0
-        self.ring_rows = raw_capacity(context, prefill_chunk, shape.window)
-        self.layers = [self._layer(ratio, context, row_dtype) for ratio in shape.compress_ratios]
+        self._stack = stack
+        ratios = shape.compress_ratios
+        # One more than a window: the last token can be taken back, and a saved state still be whole.
+        self.ring_rows = min(shape.window + 1, context)
+        self.raw = mx.zeros((len(ratios), self.ring_rows, shape.head_dim), row_dtype)
+        self.members = {r: [i for i, ratio in enumerate(ratios) if ratio == r] for r in set(ratios) if r}
+        self._place = {layer: at for layers in self.members.values() for at, layer in enumerate(layers)}
+        self.frontiers = {ratio: self._empty_frontiers(ratio) for ratio in self.members}
+        self.compressed = [self._compressed(ratio, context, row_dtype) for ratio in ratios]
         mx.eval(self.arrays())
-        # A chunk must leave in the ring what its first query still sees; a ring for all never wraps.
-        whole = self.ring_rows >= context
-        self.largest_step = context if whole else self.ring_rows - shape.window + 1
 
     def arrays(self) -> list[mx.array]:
-        return [array for layer in self.layers for array in layer.arrays()]
+        rows = [array for layer in self.compressed if layer is not None for array in layer.arrays()]
+        return [self.raw, *self.frontiers.values(), *rows]
 
     @property
     def nbytes(self) -> int:
         return sum(int(array.nbytes) for array in self.arrays())
 
+    def ring(self, layer: int) -> mx.array:
+        """A layer's ring of raw rows [window + 1, D]."""
+        return self.raw[layer : layer + 1].squeeze(0)  # a view; a plain index would gather
+
+    def frontier(self, layer: int) -> mx.array:
+        """A compressed layer's frontier ring [k * r, width]."""
+        place = self._place[layer]
+        return self.frontiers[self.shape.compress_ratios[layer]][place : place + 1].squeeze(0)
+
+    def put_raw(self, layer: int, position: int, rows: mx.array) -> None:
+        self.raw = write_ring(self.raw, layer, position, rows)
+
+    def put_frontier(self, layer: int, rows: mx.array) -> None:
+        """All slots of a compressed layer's frontier: [k * r, width]."""
+        ratio = self.shape.compress_ratios[layer]
+        self.frontiers[ratio][self._place[layer]] = rows
+
     def advance(self, result: StepResult) -> None:
         """Move on to after the step. Logits are no part of the state: nothing of `result` is kept."""
-        for layer, rows in zip(self.layers, result.frontiers, strict=True):
-            if layer.frontier is not None and rows is not None:
-                layer.frontier = write_ring(layer.frontier, self.position, rows)
+        self.raw = self._written(self.raw, result.rows)
+        for ratio, layers in self.members.items():
+            rows = [found for layer in layers if (found := result.frontiers[layer]) is not None]
+            self.frontiers[ratio] = self._written(self.frontiers[ratio], rows)
         self.position += result.count
 
     def reset(self) -> None:
         """Back to position 0. Only frontiers hold anything that a first token could see."""
         self.position = 0
-        for layer in self.layers:
-            layer.frontier = self._empty_frontier(layer.ratio)
+        for ratio in self.members:
+            self.frontiers[ratio] = self._empty_frontiers(ratio)
 
-    def _layer(self, ratio: int, context: int, row_dtype: mx.Dtype) -> LayerCache:
-        shape, rows = self.shape, compressed_capacity(context, ratio)
-        return LayerCache(
-            ratio=ratio,
-            raw=mx.zeros((self.ring_rows, shape.head_dim)),
-            compressed=mx.zeros((rows, shape.head_dim), row_dtype) if ratio else None,
-            frontier=self._empty_frontier(ratio),
-            index_rows=mx.zeros((rows, shape.index_dim)) if ratio == 4 else None,
-        )
+    def _written(self, rings: mx.array, rows: Sequence[mx.array]) -> mx.array:
+        """`rings` [layers, slots, width] with each layer's new rows. A single token's rows are written for
+        many layers at once: a launch for each layer would cost more than all of its bytes."""
+        if rows[0].shape[0] > 1:
+            for layer, new in enumerate(rows):
+                rings = write_ring(rings, layer, self.position, new)
+            return rings
+        slot = self.position % rings.shape[1]
+        for first in range(0, len(rows), stack_rows.LARGEST):
+            group = list(rows[first : first + stack_rows.LARGEST])
+            rings[first : first + len(group), slot : slot + 1] = self._stack(group)
+        return rings
 
-    def _empty_frontier(self, ratio: int) -> mx.array | None:
-        """No previous window: nothing to weigh in, and a score that gives it no weight."""
+    def _compressed(self, ratio: int, context: int, row_dtype: mx.Dtype) -> CompressedRows | None:
         if not ratio:
             return None
+        rows = compressed_capacity(context, ratio)
+        index = mx.zeros((rows, self.shape.index_dim)) if ratio == 4 else None
+        return CompressedRows(mx.zeros((rows, self.shape.head_dim), row_dtype), index)
+
+    def _empty_frontiers(self, ratio: int) -> mx.array:
+        """No previous window: nothing to weigh in, and a score that gives it no weight."""
         halves = 2 if ratio == 4 else 1
         widths = frontier_widths(self.shape, ratio)
         row = np.concatenate([np.full(w, NO_SCORE if i % 2 else 0, np.float32) for i, w in enumerate(widths)])
-        return mx.array(np.tile(row, (halves * ratio, 1)))
+        return mx.array(np.tile(row, (len(self.members[ratio]), halves * ratio, 1)))
 
 
 def frontier_widths(shape: ModelShape, ratio: int) -> tuple[int, ...]:

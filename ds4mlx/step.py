@@ -17,7 +17,7 @@ from shared.model.rope import rope_tables
 from shared.model.shape import ModelShape
 
 _LARGEST_BLOCK = 128
-# Numbers in the largest score array of one block of queries: 256 MiB as float32.
+# Numbers in the largest array of scores of one block of queries: 256 MiB as float32.
 _BLOCK_SCORES = 64 << 20
 
 
@@ -44,12 +44,15 @@ class QueryBlock:
 
 
 class Step:
-    def __init__(self, shape: ModelShape, start: int, count: int) -> None:
+    def __init__(self, shape: ModelShape, start: int, count: int, ring_rows: int) -> None:
+        """`ring_rows`: rows of a layer's ring of raw keys."""
         self.start = start
         self.count = count
+        self._ring_rows = ring_rows
         self._shape = shape
         self._rotations: dict[int, mx.array] = {}
         self._window_rotations: dict[int, mx.array] = {}
+        self._numbers: dict[int, mx.array] = {}
         self._blocks: dict[int, list[QueryBlock]] = {}
 
     @property
@@ -57,17 +60,12 @@ class Step:
         return self.start + self.count
 
     def rotation(self, ratio: int) -> mx.array:
-        """Rotation at each position, complex64 [count, head dim / 2], of layers of this kind."""
+        """Cosine and sine of each channel pair at each position, float32 [count, head dim], of layers of this
+        kind; a complex64 number each for `rotate`. Pairs that do not turn hold (1, 0)."""
         kind = min(ratio, 1)  # all compressed layers turn alike
         if kind not in self._rotations:
             positions = np.arange(self.start, self.end)
-            self._rotations[kind] = self._complex_table(ratio, positions)
-        return self._rotations[kind]
-
-    def inverse_rotation(self, ratio: int) -> mx.array:
-        kind = -1 - min(ratio, 1)
-        if kind not in self._rotations:
-            self._rotations[kind] = mx.conjugate(self.rotation(ratio))
+            self._rotations[kind] = self._table(ratio, positions)
         return self._rotations[kind]
 
     def completed_windows(self, ratio: int) -> int:
@@ -75,11 +73,28 @@ class Step:
         return self.end // ratio - self.start // ratio
 
     def window_rotation(self, ratio: int) -> mx.array:
-        """Rotation of each completed window's row, which stands at the window's first token."""
+        """Rotation of each completed window's row, which stands at the window's first token: float32
+        [windows, head dim]."""
         if ratio not in self._window_rotations:
             positions = np.arange(self.start // ratio, self.end // ratio) * ratio
-            self._window_rotations[ratio] = self._complex_table(ratio, positions)
+            self._window_rotations[ratio] = self._table(ratio, positions)
         return self._window_rotations[ratio]
+
+    def numbers(self, ratio: int) -> mx.array:
+        """What kernels have to know of the step, int32 [8]: its position, its tokens, the rows of the rings
+        of raw keys, the compressed rows of this ratio that exist after it, and zeros."""
+        if ratio not in self._numbers:
+            self._numbers[ratio] = self._described(self.start, self.count, ratio)
+        return self._numbers[ratio]
+
+    def index_blocks(self) -> list[tuple[int, int, mx.array]]:
+        """The step's queries in blocks whose scores over all compressed rows stay small: first and last + 1
+        within the step, and the `numbers` of the block taken alone, but with the rows of the whole step."""
+        size = max(1, _BLOCK_SCORES // max(1, self.end // 4))
+        if size >= self.count:
+            return [(0, self.count, self.numbers(4))]
+        ends = [(first, min(first + size, self.count)) for first in range(0, self.count, size)]
+        return [(first, end, self._described(self.start + first, end - first, 4)) for first, end in ends]
 
     @cached_property
     def first_raw(self) -> int:
@@ -116,12 +131,16 @@ class Step:
             compressed_mask=_mask(np.arange(rows) < visible),
         )
 
-    def _complex_table(self, ratio: int, positions: npt.NDArray[np.int64]) -> mx.array:
+    def _described(self, start: int, count: int, ratio: int) -> mx.array:
+        rows = self.end // ratio if ratio else 0
+        return mx.array([start, count, self._ring_rows, rows, 0, 0, 0, 0], mx.int32)
+
+    def _table(self, ratio: int, positions: npt.NDArray[np.int64]) -> mx.array:
         """Rotations over the whole head: the channels before the rotary ones turn by nothing, exactly."""
         cosine, sine = rope_tables(self._shape, ratio, positions)
         table = np.ones((len(positions), self._shape.head_dim // 2), np.complex64)
         table[:, -cosine.shape[1] :] = cosine + 1j * sine
-        return mx.array(table)
+        return mx.array(table.view(np.float32))
 
 
 def _mask(visible: npt.NDArray[np.bool_]) -> mx.array | None:

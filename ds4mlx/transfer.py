@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from ds4mlx.state import LayerCache, State, frontier_widths, read_ring, write_ring
+from ds4mlx.state import State, frontier_widths, read_ring
 from shared.kv.payload import NO_SCORE, LayerState
 
 Array = npt.NDArray[np.float32]
@@ -32,71 +32,72 @@ class WindowCopy:
 
 def copy_windows(state: State) -> list[WindowCopy]:
     return [
-        WindowCopy(_window_rows(state, layer), None if layer.frontier is None else _host(layer.frontier))
-        for layer in state.layers
+        WindowCopy(_window_rows(state, layer), _host(state.frontier(layer)) if ratio else None)
+        for layer, ratio in enumerate(state.shape.compress_ratios)
     ]
 
 
 def put_windows(state: State, copies: list[WindowCopy], position: int) -> None:
     """Make `state` end at `position` again; rows that were only appended still stand."""
     state.position = position
-    for layer, copy in zip(state.layers, copies, strict=True):
-        _put_raw(layer, copy.raw, position)
+    for layer, copy in enumerate(copies):
+        _put_raw(state, layer, copy.raw)
         if copy.frontier is not None:
-            layer.frontier = mx.array(copy.frontier)
+            state.put_frontier(layer, mx.array(copy.frontier))
 
 
 def to_host(state: State) -> list[LayerState]:
     """Every layer's state in payload form, float32."""
-    return [_layer_to_host(state, layer) for layer in state.layers]
+    return [_layer_to_host(state, layer) for layer in range(state.shape.layer_count)]
 
 
 def from_host(state: State, layers: list[LayerState], position: int) -> None:
     """Take over a payload's layers as the state after `position` tokens."""
     state.reset()
     state.position = position
-    for layer, stored in zip(state.layers, layers, strict=True):
-        _put_raw(layer, stored.raw, position)
-        _put_rows(layer.compressed, stored.compressed)
-        _put_rows(layer.index_rows, stored.index_rows)
-        if layer.frontier is not None:
-            _put_frontier(layer, stored, position)
+    for layer, stored in enumerate(layers):
+        _put_raw(state, layer, stored.raw)
+        compressed = state.compressed[layer]
+        if compressed is not None:
+            _put_rows(compressed.attention, stored.compressed)
+            _put_rows(compressed.index, stored.index_rows)
+            _put_frontier(state, layer, stored)
     mx.eval(state.arrays())
 
 
-def _layer_to_host(state: State, layer: LayerCache) -> LayerState:
+def _layer_to_host(state: State, layer: int) -> LayerState:
     stored = LayerState(raw=_window_rows(state, layer))
-    if layer.compressed is None or layer.frontier is None:
+    compressed, ratio = state.compressed[layer], state.shape.compress_ratios[layer]
+    if compressed is None:
         return stored
-    rows = state.position // layer.ratio
-    stored.compressed = _host(layer.compressed[:rows]).astype(np.float32)
-    if layer.index_rows is not None:
-        stored.index_rows = _host(layer.index_rows[:rows])
-    ring = _host(layer.frontier)
-    previous, begun = _frontier_slots(layer.ratio, state.position)
+    rows = state.position // ratio
+    stored.compressed = _host(compressed.attention[:rows]).astype(np.float32)
+    if compressed.index is not None:
+        stored.index_rows = _host(compressed.index[:rows])
+    ring = _host(state.frontier(layer))
+    previous, begun = _frontier_slots(ratio, state.position)
     column = 0
-    for number, width in enumerate(frontier_widths(state.shape, layer.ratio)):
+    for number, width in enumerate(frontier_widths(state.shape, ratio)):
         # Rows that hold nothing yet are written as such, not as what once stood there.
         part = np.full((ring.shape[0], width), NO_SCORE if number % 2 else 0, np.float32)
         values = ring[:, column : column + width]
         part[: len(previous)] = values[previous]
-        first = ring.shape[0] - layer.ratio
+        first = ring.shape[0] - ratio
         part[first : first + len(begun)] = values[begun]
         setattr(stored, _PARTS[number], part)
         column += width
     return stored
 
 
-def _put_frontier(layer: LayerCache, stored: LayerState, position: int) -> None:
-    assert layer.frontier is not None
+def _put_frontier(state: State, layer: int, stored: LayerState) -> None:
     parts = [getattr(stored, part) for part in _PARTS if getattr(stored, part) is not None]
-    rows = np.concatenate(parts, axis=1)
-    ring = _host(layer.frontier)
-    previous, begun = _frontier_slots(layer.ratio, position)
+    rows, ratio = np.concatenate(parts, axis=1), state.shape.compress_ratios[layer]
+    ring = _host(state.frontier(layer))
+    previous, begun = _frontier_slots(ratio, state.position)
     ring[previous] = rows[: len(previous)]
-    first = ring.shape[0] - layer.ratio
+    first = ring.shape[0] - ratio
     ring[begun] = rows[first : first + len(begun)]
-    layer.frontier = mx.array(ring)
+    state.put_frontier(layer, mx.array(ring))
 
 
 def _frontier_slots(ratio: int, position: int) -> tuple[list[int], list[int]]:
@@ -108,14 +109,17 @@ def _frontier_slots(ratio: int, position: int) -> tuple[list[int], list[int]]:
     return [p % slots for p in range(start - ratio, start)], [p % slots for p in range(start, position)]
 
 
-def _window_rows(state: State, layer: LayerCache) -> Array:
-    count = min(state.position, state.shape.window, state.ring_rows)
-    return _host(read_ring(layer.raw, state.position - count, count))
+def _window_rows(state: State, layer: int) -> Array:
+    count = min(state.position, state.shape.window)
+    rows = _host(read_ring(state.ring(layer), state.position - count, count))
+    return rows.astype(np.float32)
 
 
-def _put_raw(layer: LayerCache, rows: Array, position: int) -> None:
+def _put_raw(state: State, layer: int, rows: Array) -> None:
+    """Rows of the positions before the state's."""
     if len(rows):
-        layer.raw = write_ring(layer.raw, position - len(rows), mx.array(rows))
+        first = state.position - len(rows)
+        state.put_raw(layer, first, mx.array(rows).astype(state.raw.dtype))
 
 
 def _put_rows(buffer: mx.array | None, rows: Array | None) -> None:

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from ds4mlx.adoption import TensorBytes
 from ds4mlx.experts import ExpertStore, RawExperts, expand
-from ds4mlx.linear import FloatMatrix, Matrix, PackedMatrix, pack_q8_0, stack_outputs
+from ds4mlx.linear import FloatMatrix, HalfMatrix, Matrix, PackedMatrix, pack_q8_0, stack_outputs
 from ds4mlx.plan import Storage
-from ds4mlx.product import multiply
 from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType, block_bytes, block_elements
 from shared.model.shape import ModelShape
@@ -28,15 +27,12 @@ LoadProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class HyperConnection:
-    """Mix of the streams: `mix` float32 [streams * width, outputs] with each output's scale multiplied in,
-    `base` float32 [1, outputs]."""
+    """Mix of the streams: `mix` [outputs, streams * width], float16 as in the file or float32; `scale` and
+    `base` float32 [outputs]."""
 
     mix: mx.array
+    scale: mx.array
     base: mx.array
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Float32 [n, streams * width] -> [n, outputs]."""
-        return multiply(x, self.mix, x.shape[0], plus=self.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,10 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        return sum(int(array.nbytes) for array in _arrays(self))
+        return sum(int(array.nbytes) for array in self.arrays())
+
+    def arrays(self) -> list[mx.array]:
+        return list(_arrays(self))
 
 
 class WeightReader:
@@ -152,8 +151,10 @@ class WeightReader:
     def _hyper_connection(self, prefix: str, parts: tuple[int, ...]) -> HyperConnection:
         """`parts`: how many outputs each of the scales belongs to."""
         scales = np.repeat(self._floats(f"{prefix}_scale.weight"), parts)
-        mix = np.ascontiguousarray(self._floats(f"{prefix}_fn.weight").T) * scales
-        return HyperConnection(mx.array(mix), mx.array(self._floats(f"{prefix}_base.weight").reshape(1, -1)))
+        mix = self._floats(f"{prefix}_fn.weight")
+        if self._packed:
+            mix = mix.astype(np.float16)
+        return HyperConnection(mx.array(mix), mx.array(scales), self._vector(f"{prefix}_base.weight"))
 
     def _compressor(self, prefix: str, ratio: int) -> Compressor:
         kinds = ["attn_compressor"]
@@ -206,7 +207,8 @@ class WeightReader:
             return PackedMatrix(*(part.reshape(groups, outputs // groups, -1) for part in parts))
         values: npt.NDArray = dequantise(kind, data, (groups, outputs // groups, inputs))
         if self._packed:
-            values = values.astype(np.float16)
+            half = values.astype(np.float16)
+            return HalfMatrix(mx.array(half if groups > 1 else half[0]))
         values = np.ascontiguousarray(values.swapaxes(1, 2))
         return FloatMatrix(mx.array(values if groups > 1 else values[0]))
 

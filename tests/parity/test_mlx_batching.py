@@ -19,8 +19,8 @@ from tests.support.state_compare import assert_float_equal, assert_one_step
 
 mx = pytest.importorskip("mlx.core")
 
-from ds4mlx.model import Model  # noqa: E402
-from ds4mlx.state import State, StepResult  # noqa: E402
+from ds4mlx.model import Model, Streams  # noqa: E402
+from ds4mlx.state import StepResult  # noqa: E402
 from ds4mlx.step import Step  # noqa: E402
 from ds4mlx.transfer import to_host  # noqa: E402
 from tests.support.mlx_models import Run, model  # noqa: E402
@@ -73,27 +73,26 @@ class LayersAlone:
 
     def __init__(self, model: Model, context: int) -> None:
         self._model = model
-        self.state = State(model.shape, context, 4096, model.row_dtype)
+        self.state = model.open_state(context)
 
     def feed(self, tokens: Sequence[int], inputs: Sequence[mx.array]) -> list[mx.array]:
         """Streams after each layer, for tokens at the present position; `inputs` are one array a layer."""
-        step = Step(self._model.shape, self.state.position, len(tokens))
-        ids, outputs, frontiers = mx.array(list(tokens), mx.int32), [], []
-        layers = zip(self._model.weights.layers, self.state.layers, inputs, strict=True)
-        for weights, cache, streams in layers:
-            output, rows = self._model.layer(weights, cache, streams, ids, step)
-            outputs.append(output)
-            frontiers.append(rows)
-        self.state.advance(StepResult(len(tokens), outputs[-1], frontiers))
+        step = Step(self._model.shape, self.state.position, len(tokens), self.state.ring_rows)
+        ids, outputs, left = mx.array(list(tokens), mx.int32), [], []
+        for layer, streams in enumerate(inputs):
+            output, rows = self._model.layer(layer, self.state, Streams(streams), ids, step)
+            outputs.append(self._model.settled(output))
+            left.append(rows)
+        rows, frontiers = [rows.rows for rows in left], [rows.frontier for rows in left]
+        self.state.advance(StepResult(len(tokens), outputs[-1], rows, frontiers))
         mx.eval(outputs, self.state.arrays())
         return outputs
 
 
 def layer_inputs(model: Model, tokens: Sequence[int], context: int) -> list[mx.array]:
-    state = State(model.shape, context, 4096, model.row_dtype)
     ids = mx.array(list(tokens), mx.int32)
-    inputs = [model.embed(ids)]
-    model.forward(ids, state, lambda _, streams: inputs.append(streams))
+    inputs = [model.embed(ids).values]
+    model.forward(ids, model.open_state(context), lambda _, streams: inputs.append(model.settled(streams)))
     mx.eval(inputs)
     return inputs[:-1]
 

@@ -13,7 +13,6 @@ import pytest
 mx = pytest.importorskip("mlx.core")
 
 from ds4mlx.engine import MlxEngine, load  # noqa: E402
-from ds4mlx.state import State  # noqa: E402
 from tests.support.golden import model_path  # noqa: E402
 
 if TYPE_CHECKING:
@@ -45,13 +44,13 @@ class Run:
 
     def __init__(self, model: Model, context: int = 2048) -> None:
         self._model = model
-        self.state = State(model.shape, context, 4096, model.row_dtype)
+        self.state = model.open_state(context)
 
     def feed(self, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
         last: list = []
         ids = mx.array(list(tokens), mx.int32)
         result = self._model.forward(
-            ids, self.state, lambda _, streams: last.append(streams) or mx.eval(streams)
+            ids, self.state, lambda _, streams: last.append(streams) or mx.eval(streams.arrays())
         )
         self.state.advance(result)
         logits = self._model.output_head(last[-1])

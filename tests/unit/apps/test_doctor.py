@@ -86,3 +86,38 @@ def test_a_backend_that_is_installed_but_broken_is_a_problem(monkeypatch):
     (finding,) = [f for f in doctor._backends() if f.name == "backend mlx"]
     assert finding.ok is False
     assert finding.text.startswith("MLX is installed but does not start: ")
+
+
+def _operations(**reasons):
+    return [
+        {"operation": name, "kernels": [name], "status": "fallback" if reason else "kernel"}
+        | {"reason": reason, "wanted": True}
+        for name, reason in reasons.items()
+    ]
+
+
+def test_every_kernel_is_listed_with_its_status(capsys):
+    _, report = _report(capsys, "-m", str(tiny_q2()))
+    kernels = report["kernels"]
+    assert kernels["ok"] is None
+    for found in kernels["operations"]:
+        assert found["kernels"], found
+        assert found["status"] in ("kernel", "fallback")
+        assert bool(found["reason"]) == (found["status"] == "fallback")
+    assert "attend" in [found["operation"] for found in kernels["operations"]]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_failed_kernel_is_a_problem_only_when_strict(capsys, monkeypatch, strict):
+    monkeypatch.setattr(doctor, "kernel_report", lambda: _operations(route="off by 3", attend=""))
+    code, report = _report(capsys, "-m", str(tiny_q2()), *(["--strict"] if strict else []))
+    assert code == (1 if strict else 0)
+    assert report["kernels"]["text"].startswith("1 of 2 operations run as kernels")
+    assert "route: off by 3" in report["kernels"]["text"]
+
+
+def test_kernels_that_all_run_are_no_news(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "kernel_report", lambda: _operations(route="", attend=""))
+    code, report = _report(capsys, "-m", str(tiny_q2()), "--strict")
+    assert code == 0
+    assert report["kernels"]["text"] == "all 2 operations run as kernels"

@@ -9,7 +9,7 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
-from ds4mlx.model import Model  # noqa: E402
+from ds4mlx.model import Model, Streams  # noqa: E402
 from tests.support.mlx_models import model  # noqa: E402
 
 
@@ -23,6 +23,6 @@ def test_streams_whose_gates_are_shut_still_pass_by_epsilon() -> None:
     mixed = streams.sum(axis=1) * np.float32(plain.shape.hyper_connection_epsilon)
     normed = mixed / np.sqrt(np.square(mixed).mean(axis=1, keepdims=True) + plain.shape.rms_epsilon)
     expected = plain.weights.output(mx.array(normed) * plain.weights.output_norm)
-    found = head.output_head(mx.array(streams))
+    found = head.output_head(Streams(mx.array(streams)))
     assert mx.abs(found - expected).max().item() <= 1e-4
     assert mx.abs(found).max().item() > 1

@@ -1,0 +1,96 @@
+"""Which operations run as kernels on this machine: where there is Metal, those that proved themselves.
+
+Must not know: what kernels compute, sessions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+
+from ds4mlx.kernels.kernel import Maker
+from ds4mlx.kernels.proof import Verdict, verdicts
+from ds4mlx.kernels.registry import OPERATIONS, digest
+
+# "all" runs plain operations only; operation names with commas between them leave those out.
+SWITCH = "DS4_KERNELS_OFF"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStatus:
+    """How one operation is computed here: by its kernels, or by its fallback for the `reason` given. Wanted
+    is False where nothing else could be expected: no Metal, or switched off."""
+
+    operation: str
+    status: Literal["kernel", "fallback"]
+    reason: str
+    wanted: bool
+
+
+class KernelChoice:
+    """`maker(operation)` makes the operation's kernels, None where its fallback has to do."""
+
+    def __init__(self, statuses: list[KernelStatus], make: Maker | None) -> None:
+        self.statuses = statuses
+        self._make = make
+        self._trusted = {found.operation for found in statuses if found.status == "kernel"}
+
+    def maker(self, operation: str) -> Maker | None:
+        return self._make if operation in self._trusted else None
+
+    def warning(self) -> str | None:
+        """One line about kernels that should run here and do not."""
+        failed = [found for found in self.statuses if found.status == "fallback" and found.wanted]
+        if not failed:
+            return None
+        names = ", ".join(found.operation for found in failed)
+        return (
+            f"kernels failed their check on this device ({names}: {failed[0].reason}); "
+            "slower plain operations are used: see ds4 doctor"
+        )
+
+
+def choose_kernels(
+    mx: Any,
+    environment: Mapping[str, str] | None = None,
+    prove: Callable[[Maker, Path], list[Verdict]] = verdicts,
+    cache: Path | None = None,
+) -> KernelChoice:
+    """For MLX's default device. `cache` is the folder of kept verdicts, by default the user's."""
+    switched = (os.environ if environment is None else environment).get(SWITCH, "")
+    if not mx.metal.is_available() or mx.default_device() == mx.Device(mx.cpu):
+        return _without("there is no Metal here")
+    if switched == "all":
+        return _without(f"switched off by {SWITCH}")
+    off = {name.strip() for name in switched.split(",")}
+    folder = Path(platformdirs.user_cache_dir("ds4", appauthor=False)) if cache is None else cache
+    found = prove(mx.fast.metal_kernel, folder / "kernels" / f"{_machine_digest(mx)}.json")
+    return KernelChoice(
+        [_status(verdict, verdict.operation in off) for verdict in found], mx.fast.metal_kernel
+    )
+
+
+def _without(reason: str) -> KernelChoice:
+    return KernelChoice([KernelStatus(name, "fallback", reason, False) for name in OPERATIONS], None)
+
+
+def _status(verdict: Verdict, off: bool) -> KernelStatus:
+    if off:
+        return KernelStatus(verdict.operation, "fallback", f"switched off by {SWITCH}", False)
+    if verdict.failure is not None:
+        return KernelStatus(verdict.operation, "fallback", verdict.failure, True)
+    return KernelStatus(verdict.operation, "kernel", "", True)
+
+
+def _machine_digest(mx: Any) -> str:
+    """Of everything that could change a verdict."""
+    device = sorted((key, str(value)) for key, value in mx.device_info().items())
+    system = (platform.platform(), mx.__version__)
+    return hashlib.sha256(repr((device, system, digest())).encode()).hexdigest()[:32]

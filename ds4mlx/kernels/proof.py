@@ -1,0 +1,116 @@
+"""Kernels prove themselves on the device that is to run them: once each, on small inputs, against their
+fallbacks. One that fails is left out, so a compiler's surprise costs speed and never an answer.
+
+Verdicts are kept per device, system, MLX version and kernel texts. Must not know: models, sessions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from ds4mlx.kernels.kernel import Example, Maker
+from ds4mlx.kernels.registry import OPERATIONS, operation
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """On one operation: `failure` says in one line why its kernels may not run here, None that they may."""
+
+    operation: str
+    failure: str | None
+    milliseconds: float
+
+
+def verdicts(
+    maker: Maker,
+    cache: Path | None,
+    *,
+    operations: Sequence[str] = OPERATIONS,
+    examples: Callable[[str], Iterable[Example]] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Verdict]:
+    """On each of `operations`, from the file `cache` where it holds all of them, else by trying, and then
+    kept there. A cache that cannot be read or written costs time only."""
+    known = None if cache is None else _read(cache, operations)
+    if known is not None:
+        return known
+    drawn = examples or (lambda name: operation(name).examples())
+    found = [_tried(name, drawn, maker, clock) for name in operations]
+    if cache is not None:
+        _write(cache, found)
+    return found
+
+
+def _tried(
+    name: str, examples: Callable[[str], Iterable[Example]], maker: Maker, clock: Callable[[], float]
+) -> Verdict:
+    started = clock()
+    failure = None
+    try:
+        failure = next((found for example in examples(name) if (found := _differs(example, maker))), None)
+    except Exception as reason:  # whatever a compiler or a driver throws: the fallback is there
+        failure = f"{type(reason).__name__}: {' '.join(str(reason).split())[:300]}"
+    return Verdict(name, failure, round((clock() - started) * 1e3, 3))
+
+
+def _differs(example: Example, maker: Maker) -> str | None:
+    """What is wrong with a kernel's results, None if nothing is."""
+    found = list(_arrays(example.build(maker)(*example.arguments)))
+    expected = list(_arrays(example.fallback(*example.arguments)))
+    if len(found) != len(expected):
+        return f"{example.label}: {len(found)} results, not {len(expected)}"
+    for one, other in zip(found, expected, strict=True):
+        problem = _array_differs(one, other, example.tolerance)
+        if problem:
+            return f"{example.label}: {problem}"
+    return None
+
+
+def _array_differs(found: mx.array, expected: mx.array, tolerance: float) -> str | None:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return f"{found.dtype} {found.shape}, not {expected.dtype} {expected.shape}"
+    one, other = (np.array(array.astype(mx.float32)) for array in (found, expected))
+    finite = np.isfinite(other)
+    if not np.array_equal(one[~finite], other[~finite], equal_nan=True) or not np.isfinite(one[finite]).all():
+        return "infinities or NaN where the fallback has none, or the other way round"
+    if not finite.any():
+        return None
+    difference = float(np.abs(one[finite] - other[finite]).max())
+    allowed = tolerance * float(np.abs(other[finite]).max())
+    return f"off by {difference:.3g}, {allowed:.3g} allowed" if difference > allowed else None
+
+
+def _arrays(results: Any) -> Iterator[mx.array]:
+    """The arrays of an operation's result: one, or several of which some may be None."""
+    if isinstance(results, mx.array):
+        yield results
+    elif results is not None:
+        for result in results:
+            yield from _arrays(result)
+
+
+def _read(cache: Path, operations: Sequence[str]) -> list[Verdict] | None:
+    try:
+        held = [Verdict(**entry) for entry in json.loads(cache.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return None
+    return held if [verdict.operation for verdict in held] == list(operations) else None
+
+
+def _write(cache: Path, found: list[Verdict]) -> None:
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = cache.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps([asdict(verdict) for verdict in found], indent=1), encoding="utf-8")
+        unfinished.replace(cache)
+    except OSError:
+        return
