@@ -1,7 +1,7 @@
 """Reads the complete Metal text of a kernel and says what Apple's compiler would refuse or leave undefined.
 
-The simulator's headers are more lenient than Metal. What our kernels have no use for is refused even where Metal
-allows it.
+The simulator is more lenient than Metal. What our kernels have no use for is refused even where Metal allows
+it.
 """
 
 from __future__ import annotations

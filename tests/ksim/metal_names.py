@@ -43,8 +43,8 @@ MATRICES = {
 TYPES = frozenset({*SCALAR_BYTES, *VECTORS, *PACKED_VECTORS, *MATRICES}) | _words(
     """
     array atomic auto intptr_t matrix mem_flags memory_order numeric_limits packed_vec signed simd_vote
-    simdgroup_bfloat8x8 simdgroup_float8x8 simdgroup_half8x8 simdgroup_matrix thread_scope uintptr_t unsigned vec
-    void
+    simdgroup_bfloat8x8 simdgroup_float8x8 simdgroup_half8x8 simdgroup_matrix thread_scope uintptr_t
+    unsigned vec void
     """
 )
 ADDRESS_SPACES = _words(
