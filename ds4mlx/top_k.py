@@ -11,14 +11,8 @@ import mlx.core as mx
 import numpy as np
 
 
-def top_k_mask(scores: mx.array, count: int) -> mx.array:
-    """True at the `count` largest entries of each row: float32 [..., n] -> bool [..., n], `count` <= n."""
-    order = _order(scores, count)
-    return order <= mx.partition(order, count - 1, axis=-1)[..., count - 1 : count]
-
-
 def top_k_indices(scores: mx.array, count: int) -> mx.array:
-    """Indices of the `count` largest entries of each row, ascending: int32 [..., count]."""
+    """Indices of the `count` largest entries of each row, ascending: float32 -> int32 [..., count]."""
     chosen = mx.partition(_order(scores, count), count - 1, axis=-1)[..., :count]
     return mx.sort(chosen % scores.shape[-1], axis=-1)
 

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from shared.gguf.types import TensorType, block_bytes
 from shared.quant.iq2 import iq2_grid
 
-# Header of each type. Their names are the same in all: one kernel text serves every type.
-BLOCK_HEADERS = {
-    TensorType.IQ2_XXS: "iq2_xxs.metal",
-    TensorType.Q2_K: "q2_k.metal",
-    TensorType.Q4_K: "q4_k.metal",
-}
+_NAMES = {TensorType.IQ2_XXS: "iq2_xxs", TensorType.Q2_K: "q2_k", TensorType.Q4_K: "q4_k"}
+KERNEL_TYPES = tuple(_NAMES)
+# Headers with which a kernel multiplies parts of blocks or expands pieces of them. The names in them are the
+# same for all types: one kernel text serves each.
+PART_HEADERS = {type: (f"{name}.metal", f"{name}_part.metal") for type, name in _NAMES.items()}
+PIECE_HEADERS = {type: (f"{name}.metal", f"{name}_piece.metal") for type, name in _NAMES.items()}
 BLOCK_WEIGHTS = 256
 # Where in a block its binary16 numbers stand.
 SCALES_AT = {TensorType.IQ2_XXS: (0,), TensorType.Q2_K: (80, 82), TensorType.Q4_K: (0, 2)}

@@ -28,7 +28,7 @@ OPERATIONS = (
 
 
 class Operation(Protocol):
-    """A module of this package: besides these it has `build` and `fallback`, each with a signature of its own."""
+    """A module of this package; it also has `build` and `fallback`, each with a signature of its own."""
 
     KERNELS: tuple[Kernel, ...]
 

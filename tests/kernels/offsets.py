@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import mlx.core as mx
+import numpy as np
 
 from ds4mlx.kernels.kernel import Kernel, Maker
 
@@ -22,5 +23,5 @@ def check_row_offset(maker: Maker) -> None:
     row, columns = 70_001, 262_143
     launch = PROBE.specialise(maker)
     words = launch([mx.array([row, columns], mx.uint32)], [(2,)], [mx.uint32], (1, 1, 1), (1, 1, 1))[0]
-    low, high = words.tolist()
+    low, high = (int(word) for word in np.array(words))
     assert high << 32 | low == row * columns

@@ -40,6 +40,7 @@ class Attention:
     window: int = 24
     ring_rows: int = 37
     rounds: bool = True
+    query: float = 3.0  # scale of the queries
     scale: float = 1.0  # of the rows
     sink: float = 1.0  # largest size of a sink
     same_rows: bool = False
@@ -61,20 +62,19 @@ class Data:
         dtype = np.float16 if call.rounds else np.float32
         visible = call.end // call.ratio if call.ratio else 0
         rows = random.standard_normal((call.end + visible, call.head_dim)) * call.scale
-        self.queries = random.standard_normal((call.count, call.heads, call.head_dim)).astype(np.float32) * 3
+        queries = random.standard_normal((call.count, call.heads, call.head_dim)) * call.query
+        self.queries = queries.astype(np.float32)
         if call.same_rows:
             rows[:] = rows[0]
         if call.rising:
             # All rows along one direction, every query too: a row's score is its length.
             direction = random.choice([-1.0, 1.0], call.head_dim)
             self.queries[:] = direction
-            rows = (
-                rows * 0.01
-                + direction * np.linspace(min(0, -call.rising), max(0, call.rising), len(rows))[:, None]
-            )
+            lengths = np.linspace(max(0.0, -call.rising), max(0.0, call.rising), len(rows))
+            rows = rows * 0.01 + direction * lengths[:, None]
             rows /= call.head_dim**0.5
         self.history, self.compressed = np.split(rows.astype(dtype), [call.end])
-        self.sinks = (random.uniform(-1, 1, call.heads) * call.sink).astype(np.float32)
+        self.sinks = np.linspace(-call.sink, call.sink, call.heads, dtype=np.float32)
         angles = random.uniform(0, 6, (call.count, 16))
         if call.rising:
             angles[:] = 0
@@ -213,8 +213,10 @@ CASES: dict[str, Callable[[Maker], None]] = {
     "tokens whose last slice has no rows": partial(_check, dense(33, 4)),
     "sinks that outweigh": partial(_check, dense(40, 1, sink=12.0)),
     "sharp scores": partial(_check, dense(40, 2, scale=30.0, sink=200.0), tolerance=2e-5),
+    "small queries": partial(_check, dense(40, 1, query=1e-3)),
     "rising scores": partial(_check, dense(150, 1, rising=60.0)),
     "falling scores": partial(_check, dense(150, 1, rising=-60.0)),
+    "steeply falling scores": partial(_check, dense(4700, 1, rising=-2e4), tolerance=2e-3),
     "chosen rows": partial(_check, chosen(150, 1)),
     "chosen rows, some unseen": partial(_check, chosen(24, 8)),
     "rows that are not rounded": partial(_check, unrounded(155, 9)),
@@ -223,8 +225,10 @@ CASES: dict[str, Callable[[Maker], None]] = {
     "prefill, ring wrapped": partial(_check, dense(70, 9)),
     "prefill, ring of the window's size": partial(_check, dense(95, 9, ring_rows=24)),
     "prefill, sinks that outweigh": partial(_check, dense(40, 9, sink=12.0)),
+    "prefill, sharp scores": partial(_check, dense(40, 9, scale=30.0, sink=200.0)),
+    "prefill, small queries": partial(_check, dense(40, 9, query=1e-3)),
     "prefill, rising scores": partial(_check, dense(100, 9, rising=60.0), tolerance=1e-5),
-    "prefill, falling scores": partial(_check, dense(100, 9, rising=-60.0)),
+    "prefill, falling scores": partial(_check, dense(100, 9, rising=-1500.0)),
     "prefill, equal rows": partial(_check, dense(40, 9, same_rows=True, sink=3.0), tolerance=2e-6),
     "prefill, two groups of heads": partial(_check, wide(33, 9)),
     "prefill, chosen rows": partial(_check, chosen(90, 10)),

@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ds4mlx.kernels.block_types import BLOCK_HEADERS, BLOCK_WEIGHTS, SCALES_AT, iq2_magnitudes
+from ds4mlx.kernels.block_types import (
+    BLOCK_WEIGHTS,
+    KERNEL_TYPES,
+    PART_HEADERS,
+    PIECE_HEADERS,
+    SCALES_AT,
+    iq2_magnitudes,
+)
 from ds4mlx.kernels.kernel import Kernel, Maker
 from shared.gguf.types import TensorType, block_bytes
 from shared.quant.dequantise import dequantise
@@ -39,7 +46,7 @@ def _run(
         body=_HERE / "block_probe.metal",
         inputs=("blocks", "x", "magnitudes"),
         outputs=("expanded", "products"),
-        functions=(BLOCK_HEADERS[kind],),
+        functions=(*PART_HEADERS[kind], PIECE_HEADERS[kind][1]),
     )
     launch = kernel.specialise(maker, WEIGHT=dtype)
     count = len(blocks)
@@ -93,7 +100,7 @@ def _addresses(maker: Maker, kind: TensorType) -> None:
         body=_HERE / "row_probe.metal",
         inputs=("weights",),
         outputs=("words",),
-        functions=(BLOCK_HEADERS[kind], "block_rows.metal"),
+        functions=(PART_HEADERS[kind][0], "block_rows.metal"),
     )
     launch = kernel.specialise(maker, MATRIX=matrix, ROWS=rows, ROW=row, BLOCKS=blocks)
     (words,) = launch([mx.zeros(16, mx.uint8)], [(2,)], [mx.uint32], (1, 1, 1), (1, 1, 1))
@@ -112,7 +119,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
 # What a mutant of a header has to fail.
 CASES: dict[str, Callable[[Maker], None]] = {
     f"{kind.name}: {label}": partial(check, kind=kind)
-    for kind in BLOCK_HEADERS
+    for kind in KERNEL_TYPES
     for label, check in _CHECKS.items()
 }
 

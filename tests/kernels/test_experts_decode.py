@@ -170,10 +170,13 @@ CASES: dict[str, Callable[[Maker], None]] = {
         _check, layer=partial(_layer, Q2, IQ2, 1280, 256, shared_width=1056), chosen=[[1, 2]]
     ),
     "more parts of the hidden layer than lanes": partial(
-        _check, layer=partial(_layer, IQ2, Q4, 256, 1280), chosen=[[2, 1]]
+        _check, layer=partial(_layer, IQ2, Q4, 256, 1280, half=True), chosen=[[2, 1]]
     ),
     "clamps, float16 shared expert": partial(
         _check, layer=partial(_layer, Q2, Q2, 256, 512, half=True), chosen=[[1, 0]], clamp=0.25
+    ),
+    "IQ2_XXS last, float16 shared expert": partial(
+        _check, layer=partial(_layer, Q4, IQ2, 256, 256, half=True), chosen=[[1, 0]]
     ),
     "no clamp, gates far below zero": partial(
         _check, layer=partial(_layer, IQ2, Q2, 512, 256), chosen=[[1, 0, 2]], clamp=1e-6, scale=200.0

@@ -34,8 +34,8 @@ class _Inputs:
 
     def through(self, score: Score) -> Array:
         numbers = [self.start, len(self.queries), 7, self.rows, 0, 0, 0, 0]
-        arrays = (mx.array(array) for array in (self.queries, self.compressor, self.index_rows))
-        return np.array(score(*arrays, mx.array(numbers, mx.int32), self.rows))
+        queries, compressor, rows = map(mx.array, (self.queries, self.compressor, self.index_rows))
+        return np.array(score(queries, compressor, rows, mx.array(numbers, mx.int32), self.rows))
 
     def exact(self, *, sizes: bool = False) -> npt.NDArray[np.float64]:
         """Scores in float64 as if all rows were visible; `sizes`: of the absolute values of all numbers."""
@@ -126,7 +126,7 @@ def _same_bits(maker: Maker) -> None:
     levels = np.concatenate([levels, -levels]).astype(np.float32)
     queries, keys = (random.choice(levels, (*part, INDEX_DIM)) for part in ((tokens, heads), (rows,)))
     # Blocks of 32 of different sizes.
-    queries *= np.repeat(np.float32([0.25, 2.0, 1.0, 0.5]), 32)
+    queries *= np.repeat(np.array([0.25, 2.0, 1.0, 0.5], np.float32), 32)
     weights = random.standard_normal((tokens, heads), np.float32)
     score = index_scores.build(maker, index_heads=heads, columns=heads, rounds=True)
     together = _Inputs(queries, weights, keys, start, rows)

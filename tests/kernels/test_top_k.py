@@ -56,8 +56,10 @@ def _every_digit(select: top_k.TopK, queries: int) -> None:
 
 def _extremes(select: top_k.TopK, queries: int) -> None:
     bounds = np.finfo(np.float32)
-    values = [np.inf, bounds.max, 1.0, bounds.smallest_normal, bounds.smallest_subnormal, 0.0]
-    both = np.array([*values, *(-value for value in values)], np.float32)
+    values = np.array(
+        [np.inf, bounds.max, 1.0, bounds.smallest_normal, bounds.smallest_subnormal, 0.0], np.float32
+    )
+    both = np.concatenate([values, -values])
     scores = np.stack([np.random.default_rng(number).permutation(both) for number in range(queries)])
     for count in range(1, 13):
         _check(select, scores, count)
@@ -102,7 +104,9 @@ CASES: dict[str, Callable[[Maker], None]] = {
     "one query, ordered shares": lambda maker: _in_order(top_k.build(maker), 1, 3 * _SHARE + 2, 16),
     "two queries, unseen shares": lambda maker: _unseen(top_k.build(maker), 2, 2 * _SHARE + 5, 16),
     "two queries, shares": lambda maker: _around(top_k.build(maker), (2 * _SHARE + 1,), 2, 16),
-    "fewer than eight scores": lambda maker: _around(top_k.build(maker), (3, 7), 1, 3),
+    "as few scores as come in another address space": lambda maker: _around(
+        top_k.build(maker), (3, 7, 8), 1, 3
+    ),
     "nine queries, rows around a threadgroup": lambda maker: _around(
         top_k.build(maker), (16, 31, 255, 257, 520), 9, 16
     ),

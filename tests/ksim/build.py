@@ -28,6 +28,8 @@ class BuildCounts:
 
 
 counts = BuildCounts()
+# Every kernel this process asked for, in order: its source and language.
+requests: list[tuple[str, str]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,17 @@ def _write(target: Path, text: str) -> None:
 
 
 @functools.cache
-def _flags(language: str, check: str) -> tuple[str, ...]:
+def generated_headers() -> Path:
+    """The folder of the headers that are made, not written."""
     text = swizzle_header()
     folder = cache_dir() / f"headers-{digest(text)}"
     built_once(folder / SWIZZLES, lambda target: _write(target, text))
-    return tuple(kernel_flags(language, check, folder))
+    return folder
+
+
+@functools.cache
+def _flags(language: str, check: str) -> tuple[str, ...]:
+    return tuple(kernel_flags(language, check, generated_headers()))
 
 
 def precompiled_header(language: str, check: str) -> Path:
@@ -113,13 +121,18 @@ def precompiled_header(language: str, check: str) -> Path:
     return built_once(cache_dir() / f"{language}-{digest(_headers_digest(), *flags)}.pch", make)
 
 
-@functools.cache
 def kernel_library(source: str, language: str, check: str) -> KernelLibrary:
-    """Compiles and loads `source`, C++ that takes the language's header as read.
+    """Compiles and loads `source`, C++ that takes the language's header as read; each source once.
 
     Raises:
         KernelError: it does not compile; the message is clang's.
     """
+    requests.append((source, language))
+    return _kernel_library(source, language, check)
+
+
+@functools.cache
+def _kernel_library(source: str, language: str, check: str) -> KernelLibrary:
     flags = _flags(language, check)
     name = digest(_headers_digest(), *flags, source)
     folder = cache_dir() / "kernels"

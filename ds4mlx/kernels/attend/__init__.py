@@ -178,7 +178,7 @@ def build(
         end = step.start + count
         rows = min(end, window) + (top_k if chooses else end // ratio if ratio else 0)
         tiles = -(-rows // _TILE)
-        slices = -(-tiles // -(-tiles // min(tiles, max(1, LARGEST_SLICES // count))))
+        slices = min(tiles, max(1, LARGEST_SLICES // count))
         shapes = ((count, slices, heads, head_dim), (count, slices, heads, 2))
         sums, stats = partials[chooses](inputs, shapes, two_floats, (threads, slices, count), group)
         grid = (head_threads, heads, count)

@@ -5,8 +5,8 @@ static constant constexpr const int NOWHERE = -1;
 static constant constexpr const float LOWEST = -3e38f;
 
 // A buffer may hold more than 2^31 numbers.
-static inline ulong row_start(int row) {
-    return ulong(row) * ulong(D);
+static inline ulong row_start(uint row) {
+    return ulong(row) * D;
 }
 
 // Of the raw row of `position`, which is one of the step's own from `start` on.

@@ -18,9 +18,8 @@ const int visible = RATIO > 0 ? (position + 1) / max(RATIO, 1) : 0;
 const int rows = raw_rows + (TOP_K > 0 ? TOP_K : visible);
 
 const int tiles = (rows + 31) / 32;
-const int tiles_of_slice = (tiles + slices - 1) / slices;
-const int first_row = slice * tiles_of_slice * 32;
-const int end_row = min(rows, first_row + tiles_of_slice * 32);
+const int first_row = tiles * slice / slices * 32;
+const int end_row = min(rows, tiles * (slice + 1) / slices * 32);
 
 Part query[EACH][PARTS];
 Part sum[EACH][PARTS];
@@ -92,7 +91,8 @@ for (int begin = first_row; begin < end_row; begin += 32) {
     for (int head = 0; head < EACH; ++head) {
         const float before = largest[head];
         largest[head] = max(before, simd_max(score[head]));
-        weight[head] = place == NOWHERE ? 0.0f : precise::exp(score[head] - largest[head]);
+        // 0 where there is no row; or 1 in a slice without any row, which weighs nothing itself.
+        weight[head] = precise::exp(score[head] - largest[head]);
         const float shrink = precise::exp(before - largest[head]);
         total[head] = total[head] * shrink + simd_sum(weight[head]);
         for (int part = 0; part < PARTS; ++part) {

@@ -92,12 +92,11 @@ for (int begin = 0; begin < rows; begin += TILE) {
         if (part == 0) {
             places[local] = place;
         }
-        // What is nowhere must be 0: its weight is 0, but its old content might be infinite.
+        // Any row of numbers does for a place that is nowhere: its weight is 0.
         const device ROW* from = row_at(max(place, 0), count, ring_rows, own, ring, compressed);
         for (int step = 0; step < D / 64; ++step) {
             const int channel = (step * 16 + part) * 4;
-            *(threadgroup half4*)(rows_here + local * STRIDE + channel) =
-                place == NOWHERE ? half4(0.0h) : *(const device half4*)(from + channel);
+            *(threadgroup half4*)(rows_here + local * STRIDE + channel) = *(const device half4*)(from + channel);
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -124,15 +123,13 @@ for (int begin = 0; begin < rows; begin += TILE) {
 
     {
         float score[2];
-        bool seen[2];
         float tile_largest = largest;
         for (int which = 0; which < 2; ++which) {
             float whole = 0.0f;
             for (int part = 0; part < 4; ++part) {
                 whole += parts[(part * GROUP_HEADS + my_head) * TILE + my_row + which];
             }
-            seen[which] = places[my_row + which] != NOWHERE;
-            score[which] = seen[which] ? whole * SCALE : LOWEST;
+            score[which] = places[my_row + which] == NOWHERE ? LOWEST : whole * SCALE;
             tile_largest = max(tile_largest, score[which]);
         }
         for (ushort apart = 4; apart > 0; apart /= 2) {
@@ -142,7 +139,7 @@ for (int begin = 0; begin < rows; begin += TILE) {
         largest = tile_largest;
         float tile_total = 0.0f;
         for (int which = 0; which < 2; ++which) {
-            const half weight = seen[which] ? half(fast::exp(score[which] - largest)) : 0.0h;
+            const half weight = half(fast::exp(score[which] - largest));
             weights[my_head * TILE + my_row + which] = weight;
             tile_total += float(weight);
         }

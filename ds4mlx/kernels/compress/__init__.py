@@ -105,10 +105,19 @@ def fallback(
 def _tokens(ring: mx.array, own: mx.array, start: mx.array, ratio: int, windows: int) -> mx.array:
     """Frontier rows of the windows' tokens, where windows overlap after those of the window before."""
     slots = ring.shape[0]
-    before = mx.take(ring, (start + mx.arange(slots)) % slots, axis=0)
-    first = ratio - start % ratio  # of the rows before; in twice as many with an overlap
-    count = (windows + slots // ratio - 1) * ratio
-    return mx.slice(mx.concatenate([before, own]), first[None], (0,), (count, own.shape[1]))
+    overlap = slots - ratio
+    count = windows * ratio
+    ahead = mx.arange(-overlap, count) - start % ratio  # of the step's first token
+    # Only the first `slots` of them can be of earlier steps.
+    head = ahead[:slots, None]
+    earlier = mx.take(ring, (start + ahead[:slots]) % slots, axis=0)
+    in_step = mx.maximum(ahead, 0)
+    head = mx.where(head < 0, earlier, mx.take(own, in_step[:slots], axis=0))
+    if windows == 1:
+        return head
+    tokens = mx.take(own, in_step, axis=0)
+    tokens[:slots] = head  # in place
+    return tokens
 
 
 def build(

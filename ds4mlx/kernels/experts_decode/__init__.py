@@ -29,7 +29,13 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx import experts as plain
-from ds4mlx.kernels.block_types import BLOCK_HEADERS, BLOCK_WEIGHTS, iq2_magnitudes, random_blocks
+from ds4mlx.kernels.block_types import (
+    BLOCK_WEIGHTS,
+    KERNEL_TYPES,
+    PART_HEADERS,
+    iq2_magnitudes,
+    random_blocks,
+)
 from ds4mlx.kernels.kernel import Example, Kernel, Maker
 from ds4mlx.linear import Dimensions, HalfMatrix, PackedMatrix, pack_q8_0
 
@@ -44,10 +50,10 @@ GATE_UP = {
         body=_FOLDER / "gate_up.metal",
         inputs=("x", "gate", "up", "table", "chosen", "shares"),
         outputs=("activated",),
-        functions=(header, "block_rows.metal", "block_dots.metal"),
+        functions=(*headers, "block_rows.metal", "block_dots.metal"),
         small=("chosen", "shares"),
     )
-    for type, header in BLOCK_HEADERS.items()
+    for type, headers in PART_HEADERS.items()
 }
 DOWN = {
     type: Kernel(
@@ -55,10 +61,10 @@ DOWN = {
         body=_FOLDER / "down.metal",
         inputs=("activated", "down", "table", "chosen", "hidden", "shared_down", "shared_scales"),
         outputs=("y",),
-        functions=(header, "block_rows.metal", "block_dots.metal", "q8_0.metal", "f16.metal"),
+        functions=(*headers, "block_rows.metal", "block_dots.metal", "q8_0.metal", "f16.metal"),
         small=("chosen",),
     )
-    for type, header in BLOCK_HEADERS.items()
+    for type, headers in PART_HEADERS.items()
 }
 KERNELS = (*GATE_UP.values(), *DOWN.values())
 
@@ -134,7 +140,7 @@ def check(experts: plain.ExpertDimensions, shared_down: Dimensions) -> None:
     if experts.width % BLOCK_WEIGHTS or experts.expert_width % BLOCK_WEIGHTS:
         raise ValueError(f"expert matrices are not in whole blocks: {experts}")
     for type in (experts.in_type, experts.down_type):
-        if type not in BLOCK_HEADERS:
+        if type not in KERNEL_TYPES:
             raise ValueError(f"there is no kernel for experts of type {type.name}")
     if shared_down.storage == "f32" or shared_down.groups > 1 or shared_down.inputs % 32:
         raise ValueError(f"the shared expert is not for kernels: {shared_down}")
@@ -149,7 +155,7 @@ def examples() -> Iterator[Example]:
     shared_blocks = random.integers(0, 256, (width * width // 32, 34), dtype=np.uint8)
     shared_blocks[:, :2] = np.full((1, 1), 0.001, np.float16).view(np.uint8)
     shared_down = pack_q8_0(shared_blocks.reshape(-1), width)
-    for type in BLOCK_HEADERS:
+    for type in KERNEL_TYPES:
         gate, up, down = (mx.array(random_blocks(random, (count, width), width, type)) for _ in range(3))
         store = plain.RawExperts(gate, up, down, type, type)
         x, hidden = (mx.array(random.standard_normal((tokens, width), np.float32)) for _ in range(2))

@@ -37,7 +37,7 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx import experts as plain
-from ds4mlx.kernels.block_types import BLOCK_HEADERS, BLOCK_WEIGHTS, iq2_magnitudes
+from ds4mlx.kernels.block_types import BLOCK_WEIGHTS, KERNEL_TYPES, PIECE_HEADERS, iq2_magnitudes
 from ds4mlx.kernels.kernel import Constant, Example, Kernel, Maker
 from shared.gguf.types import TensorType, block_bytes
 
@@ -67,10 +67,10 @@ GATE_UP = {
         body=_FOLDER / "gate_up.metal",
         inputs=("x", "gate", "up", "table", "order", "tiles", "shares"),
         outputs=("hidden",),
-        functions=(header, "block_rows.metal", "row_start.metal", "tiles.metal"),
+        functions=(*headers, "block_rows.metal", "row_start.metal", "tiles.metal"),
         small=("order", "tiles", "shares"),
     )
-    for type, header in BLOCK_HEADERS.items()
+    for type, headers in PIECE_HEADERS.items()
 }
 DOWN = {
     type: Kernel(
@@ -78,10 +78,10 @@ DOWN = {
         body=_FOLDER / "down.metal",
         inputs=("hidden", "down", "table", "order", "tiles"),
         outputs=("parts",),
-        functions=(header, "block_rows.metal", "row_start.metal", "tiles.metal"),
+        functions=(*headers, "block_rows.metal", "row_start.metal", "tiles.metal"),
         small=("order", "tiles"),
     )
-    for type, header in BLOCK_HEADERS.items()
+    for type, headers in PIECE_HEADERS.items()
 }
 ADD = Kernel(
     name="experts_prefill_add",
@@ -146,7 +146,7 @@ def build(
     if embedding_width % BLOCK_WEIGHTS or expert_width % BLOCK_WEIGHTS:
         raise ValueError(f"expert matrices of {embedding_width} x {expert_width} are not in whole blocks")
     for type in (in_type, down_type):
-        if type not in BLOCK_HEADERS:
+        if type not in KERNEL_TYPES:
             raise ValueError(f"there is no kernel for experts of type {type.name}")
     tile = mx.float16 if half_hidden else mx.float32
     constants: dict[str, Constant] = {
@@ -207,7 +207,7 @@ def examples() -> Iterator[Example]:
     not round to it; 6e-4 was measured."""
     random = np.random.default_rng(8)
     width, experts, used, tokens = 256, 4, 2, 40
-    for type in BLOCK_HEADERS:
+    for type in KERNEL_TYPES:
         made = partial(
             build,
             embedding_width=width,

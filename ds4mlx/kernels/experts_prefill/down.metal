@@ -25,19 +25,15 @@ device const uchar* blocks =
     row_of_blocks(down, expert, EMBEDDING_WIDTH, column + weight_row, EXPERT_WIDTH / 256);
 const uint value_row = index / 8;
 const uint quad = index % 8 * 4;
-const bool present = value_row < rows;
-const uint source = present ? first + value_row : first;
+// Rows that the tile has not repeat its last one; their products go nowhere.
+const uint source = first + min(value_row, rows - 1);
 device const TILE4* values = (device const TILE4*)(hidden + row_start(source, EXPERT_WIDTH) + quad);
 simdgroup_float8x8 products[TOKEN_BLOCKS][2];
 clear_products(products);
 for (uint channel = 0; channel < EXPERT_WIDTH; channel += DEPTH) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     fill_weights(blocks, channel + piece, magnitudes, weight_tile + weight_row * STRIDE + piece);
-    TILE4 four = TILE4(0);
-    if (present) {
-        four = values[channel / 4];
-    }
-    *(threadgroup TILE4*)(value_tile + value_row * STRIDE + quad) = four;
+    *(threadgroup TILE4*)(value_tile + value_row * STRIDE + quad) = values[channel / 4];
     threadgroup_barrier(mem_flags::mem_threadgroup);
     threadgroup const TILE* weights = weight_tile + 2 * simdgroup * BLOCK * STRIDE;
     multiply_tiles(value_tile, weights, weights + BLOCK * STRIDE, rows, products);

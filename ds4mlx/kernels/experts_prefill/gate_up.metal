@@ -26,19 +26,15 @@ device const uchar* blocks = row_of_blocks(weight_row < WEIGHTS / 2 ? gate : up,
                                            column + weight_row % (WEIGHTS / 2), EMBEDDING_WIDTH / 256);
 const uint value_row = index / 8;
 const uint quad = index % 8 * 4;
-const bool present = value_row < rows;
-const uint token = present ? uint(order[first + value_row]) / USED : 0;
+// Rows that the tile has not repeat its last one; their products go nowhere.
+const uint token = uint(order[first + min(value_row, rows - 1)]) / USED;
 device const float4* values = (device const float4*)(x + row_start(token, EMBEDDING_WIDTH) + quad);
 simdgroup_float8x8 products[TOKEN_BLOCKS][2];
 clear_products(products);
 for (uint channel = 0; channel < EMBEDDING_WIDTH; channel += DEPTH) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     fill_weights(blocks, channel + piece, magnitudes, weight_tile + weight_row * STRIDE + piece);
-    TILE4 four = TILE4(0);
-    if (present) {
-        four = TILE4(values[channel / 4]);
-    }
-    *(threadgroup TILE4*)(value_tile + value_row * STRIDE + quad) = four;
+    *(threadgroup TILE4*)(value_tile + value_row * STRIDE + quad) = TILE4(values[channel / 4]);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     threadgroup const TILE* weights = weight_tile + simdgroup * BLOCK * STRIDE;
     multiply_tiles(value_tile, weights, weights + WEIGHTS / 2 * STRIDE, rows, products);

@@ -1,9 +1,9 @@
 // IQ2_XXS: 256 weights in 66 bytes: half d; then 8 parts of 32 weights, each one word that names four octets
 // of the table of magnitudes and one word of 4 x 7 sign bits and a 4-bit scale. Spec: model 3.
 //
-// Every header of a block type has the same names, so one kernel text serves all types; a text includes one.
-//   part: the 32 weights of a block that a lane multiplies at a time, four octets of neighbours
-//   piece: 16 weights in the order of columns, for filling tiles
+// The headers of all block types have the same names, so one kernel text serves every type.
+//   part: the 32 weights of a block that a lane multiplies at a time, four octets of neighbours (*_part.metal)
+//   piece: 16 weights in the order of columns, for filling tiles (*_piece.metal)
 //   magnitudes: the table of iq2_magnitudes (ds4mlx/kernels/block_types.py), which `copy_magnitudes` brings into
 //   threadgroup memory; the other types have none
 static constant constexpr const int BLOCK_BYTES = 66;
@@ -17,9 +17,6 @@ static inline void copy_magnitudes(device const uint* table, threadgroup uint2* 
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 }
-
-// Where in a block an octet of a part begins.
-static inline uint octet_start(uint part, uint octet) { return 32 * part + 8 * octet; }
 
 // Blocks are aligned to two bytes only.
 static inline uint2 iq2_words(device const uchar* block, uint part) {
@@ -41,33 +38,4 @@ static inline uint iq2_signs(uint word, uint octet) {
 static inline float4 iq2_signed(uint magnitudes, uint signs) {
     const float4 values = float4(as_type<uchar4>(magnitudes));
     return select(values, -values, (uint4(signs) & uint4(1, 2, 4, 8)) != uint4(0));
-}
-
-// Dot product of a part with x, eight vectors in the order of its octets; `sums` are x's sums by octet.
-static inline float multiply_part(device const uchar* block, uint part, thread const float4* x,
-                                  thread const float* sums, threadgroup const uint2* magnitudes) {
-    const uint2 words = iq2_words(block, part);
-    float total = 0;
-    for (uint octet = 0; octet < 4; octet++) {
-        const uint2 row = magnitudes[(words.x >> (8 * octet)) & 255u];
-        const uint signs = iq2_signs(words.y, octet);
-        total += dot(iq2_signed(row.x, signs), x[2 * octet]);
-        total += dot(iq2_signed(row.y, signs >> 4), x[2 * octet + 1]);
-    }
-    return iq2_step(block, words.y) * total;
-}
-
-// Weights 16 * piece to 16 * piece + 15 of a block, four vectors; exact in float.
-template <typename T>
-void expand_piece(device const uchar* block, uint piece, threadgroup const uint2* magnitudes,
-                  thread vec<T, 4>* weights) {
-    const uint2 words = iq2_words(block, piece / 2);
-    const float step = iq2_step(block, words.y);
-    for (uint half_piece = 0; half_piece < 2; half_piece++) {
-        const uint octet = 2 * (piece % 2) + half_piece;
-        const uint2 row = magnitudes[(words.x >> (8 * octet)) & 255u];
-        const uint signs = iq2_signs(words.y, octet);
-        weights[2 * half_piece] = vec<T, 4>(step * iq2_signed(row.x, signs));
-        weights[2 * half_piece + 1] = vec<T, 4>(step * iq2_signed(row.y, signs >> 4));
-    }
 }

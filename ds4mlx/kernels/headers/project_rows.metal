@@ -1,5 +1,5 @@
 // ROWS outputs of a matrix, by one simdgroup. `tile` counts the groups' runs of ROWS outputs through; a run that
-// goes beyond its group's outputs computes the last one again, which is not stored.
+// goes beyond its group's outputs computes the last one again, and stores it again.
 template <int INPUTS, int OUTPUTS, typename Weight, typename Scale>
 inline void project_rows(const device Weight* weights, const device Scale* scales, const device float* x,
                          device float* y, const uint tile, const uint lane) {
@@ -17,7 +17,7 @@ inline void project_rows(const device Weight* weights, const device Scale* scale
     #pragma clang loop unroll(full)
     for (int r = 0; r < ROWS; r++) {
         const float whole = simd_sum(dots[r]);
-        if (lane == 0 && first + r < OUTPUTS) {
+        if (lane == 0) {
             y[rows[r]] = whole;
         }
     }

@@ -19,7 +19,8 @@ with all tiles of rows. The products of 8 heads are laid down in threadgroup mem
 those of one row. Steps of few tokens take small blocks of rows, so that there are more threadgroups, and
 tiles of float32. In steps of more tokens a threadgroup keeps its rows for 8 queries and, where rows and
 queries are rounded, takes tiles of half: E2M1 numbers times a power of two are exact in half as long as that
-power lies between 2^-23 and 2^13. (Smaller blocks lose at most 2^-25 in each number; larger ones do not occur.)
+power lies between 2^-23 and 2^13. (Smaller blocks lose at most 2^-25 in each number, larger ones do not
+occur.)
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def fallback(
         scores = _scores(queries[block], weights[block], index_rows[: visible[-1]])
         seen = mx.array(np.arange(visible[-1]) < visible[:, None])
         scores = mx.where(seen, scores, -mx.inf)
-        blocks.append(mx.pad(scores, ((0, 0), (0, rows - int(visible[-1]))), constant_values=-mx.inf))
+        unseen = rows - int(visible[-1])
+        blocks.append(mx.pad(scores, [(0, 0), (0, unseen)], constant_values=-mx.inf))
     return blocks[0] if len(blocks) == 1 else mx.concatenate(blocks, axis=0)
 
 

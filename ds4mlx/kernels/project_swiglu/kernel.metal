@@ -25,7 +25,7 @@ for (uint r = 0; r < units; r++) {
         gate = min(gate, CLAMP);
         up = clamp(up, -CLAMP, CLAMP);
     }
-    if (lane == 0 && first + r < WIDTH) {
-        hidden[first + r] = gate / (1.0f + precise::exp(-gate)) * up;
+    if (lane == 0) {
+        hidden[rows[r]] = gate / (1.0f + precise::exp(-gate)) * up;
     }
 }

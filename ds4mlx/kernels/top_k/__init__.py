@@ -26,7 +26,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-from ds4mlx.kernels.kernel import Example, Kernel, Maker
+from ds4mlx.kernels.kernel import CONSTANT_SPACE_BELOW, Example, Kernel, Maker
 from ds4mlx.top_k import top_k_indices
 
 FEW_QUERIES = 8  # fewer are given large threadgroups, and several of them
@@ -40,7 +40,6 @@ KERNEL = Kernel(
     inputs=("scores", "candidates", "wanted"),
     outputs=("chosen",),
     functions=("row_offset.metal", "functions.metal"),
-    small=("scores", "candidates"),
 )
 KERNELS = (KERNEL,)
 
@@ -65,6 +64,8 @@ def build(maker: Maker) -> TopK:
 
     def top_k(scores: mx.array, count: int) -> mx.array:
         queries, rows = scores.shape
+        if rows < CONSTANT_SPACE_BELOW:
+            return fallback(scores, count)  # these could come in another address space
         inputs = [scores, scores, wanted(count)]
         shapes = ((queries, count),)
         if queries >= FEW_QUERIES:
