@@ -11,17 +11,14 @@ import numpy.typing as npt
 import pytest
 
 from ds4mlx.kernels import experts_prefill
+from ds4mlx.kernels.block_types import SCALES_AT
 from ds4mlx.kernels.experts_prefill import TOKENS
 from ds4mlx.kernels.kernel import Maker
 from shared.gguf.types import TensorType, block_bytes
 from shared.quant.dequantise import dequantise
 
-# Where a block has its binary16 scales, and how large they are for weights of about 0.1.
-_SCALES = {
-    TensorType.IQ2_XXS: ((0,), 2e-3),
-    TensorType.Q2_K: ((80, 82), 6e-3),
-    TensorType.Q4_K: ((0, 2), 3e-4),
-}
+# Scales of blocks for weights of about 0.1.
+_SCALES = {TensorType.IQ2_XXS: 2e-3, TensorType.Q2_K: 6e-3, TensorType.Q4_K: 3e-4}
 
 Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
@@ -58,9 +55,8 @@ def _blocks(random: np.random.Generator, kind: TensorType, *shape: int) -> npt.N
     *rows, columns = shape
     count = int(np.prod(rows)) * columns // 256
     blocks = random.integers(0, 256, (count, block_bytes(kind)), np.uint8)
-    places, size = _SCALES[kind]
-    for place in places:
-        scales = size * random.uniform(0.5, 1.5, (count, 1)) * random.choice([-1, 1], (count, 1))
+    for place in SCALES_AT[kind]:
+        scales = _SCALES[kind] * random.uniform(0.5, 1.5, (count, 1)) * random.choice([-1, 1], (count, 1))
         blocks[:, place : place + 2] = scales.astype("<f2").view(np.uint8)
     return blocks.reshape(*rows, -1)
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -10,15 +9,8 @@ import pytest
 
 from ds4mlx.kernels import experts_prefill
 from ds4mlx.kernels.experts_prefill import TOKENS
-from ds4mlx.kernels.kernel import Kernel, Maker
-
-_PROBE = Kernel(
-    name="row_start_probe",
-    body=Path(__file__).parent / "row_start_probe.metal",
-    inputs=("rows", "widths"),
-    outputs=("words",),
-    functions=(str(Path(experts_prefill.__file__).parent / "row_start.metal"),),
-)
+from ds4mlx.kernels.kernel import Maker
+from tests.kernels.offsets import check_row_offset
 
 Integers = npt.NDArray[np.int32]
 
@@ -57,19 +49,6 @@ def _random(maker: Maker, tokens: int, used: int, experts: int) -> None:
     _sorts(maker, chosen, experts)
 
 
-def _row_starts(maker: Maker) -> None:
-    """Rows whose places do not fit 31 or 32 bits."""
-    rows = np.array([0, 1, 2**20, 2**31 - 1, 4096 * 6, 300_000, 7, 8, 9], np.int32)
-    widths = np.array([7, 7168, 2**12, 2**30, 7168, 2**14, 1, 2, 3], np.int32)
-    launch = _PROBE.specialise(maker)
-    count = len(rows)
-    (words,) = launch(
-        [mx.array(rows), mx.array(widths)], [(count, 2)], [mx.uint32], (count, 1, 1), (32, 1, 1)
-    )
-    low, high = np.array(words).astype(np.int64).T
-    np.testing.assert_array_equal(low + (high << 32), rows.astype(np.int64) * widths)
-
-
 # What a mutant of the kernel has to fail.
 CASES: dict[str, Callable[[Maker], None]] = {
     "counts around a tile": lambda maker: _counts(maker, [0, 1, 31, 32, 33, 0, 63, 64, 65, 0]),
@@ -83,7 +62,7 @@ CASES: dict[str, Callable[[Maker], None]] = {
     "rounds and a rest": lambda maker: _random(maker, 237, 3, 7),
     "more tiles of an expert than threads": lambda maker: _one_expert(maker, 32 * 300 + 5, 1, 2),
     "as many experts as PRO": lambda maker: _random(maker, 50, 6, 384),
-    "row starts": _row_starts,
+    "row offsets": check_row_offset,
 }
 
 

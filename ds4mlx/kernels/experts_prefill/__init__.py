@@ -37,7 +37,7 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx import experts as plain
-from ds4mlx.kernels.block_types import BLOCK_WEIGHTS, KERNEL_TYPES, PIECE_HEADERS, iq2_magnitudes
+from ds4mlx.kernels.block_types import BLOCK_WEIGHTS, KERNEL_TYPES, PIECE_HEADERS, SCALES_AT, iq2_magnitudes
 from ds4mlx.kernels.kernel import Constant, Example, Kernel, Maker
 from shared.gguf.types import TensorType, block_bytes
 
@@ -47,12 +47,8 @@ WEIGHTS = 128
 DEPTH = 32
 _GROUP = 256
 _FOLDER = Path(__file__).parent
-# Where a block has its binary16 scales, and what they are in the examples: weights of about 0.1.
-_SCALES = {
-    TensorType.IQ2_XXS: ((0,), 2e-3),
-    TensorType.Q2_K: ((80, 82), 6e-3),
-    TensorType.Q4_K: ((0, 2), 3e-4),
-}
+# Scales of the examples' blocks: weights of about 0.1.
+_SCALES = {TensorType.IQ2_XXS: 2e-3, TensorType.Q2_K: 6e-3, TensorType.Q4_K: 3e-4}
 
 SORT = Kernel(
     name="experts_prefill_sort",
@@ -67,7 +63,7 @@ GATE_UP = {
         body=_FOLDER / "gate_up.metal",
         inputs=("x", "gate", "up", "table", "order", "tiles", "shares"),
         outputs=("hidden",),
-        functions=(*headers, "block_rows.metal", "row_start.metal", "tiles.metal"),
+        functions=(*headers, "block_rows.metal", "row_offset.metal", "tiles.metal"),
         small=("order", "tiles", "shares"),
     )
     for type, headers in PIECE_HEADERS.items()
@@ -78,7 +74,7 @@ DOWN = {
         body=_FOLDER / "down.metal",
         inputs=("hidden", "down", "table", "order", "tiles"),
         outputs=("parts",),
-        functions=(*headers, "block_rows.metal", "row_start.metal", "tiles.metal"),
+        functions=(*headers, "block_rows.metal", "row_offset.metal", "tiles.metal"),
         small=("order", "tiles"),
     )
     for type, headers in PIECE_HEADERS.items()
@@ -88,7 +84,7 @@ ADD = Kernel(
     body=_FOLDER / "add.metal",
     inputs=("parts", "shared"),
     outputs=("y",),
-    functions=("row_start.metal",),
+    functions=("row_offset.metal",),
 )
 KERNELS = (SORT, *GATE_UP.values(), *DOWN.values(), ADD)
 
@@ -231,7 +227,6 @@ def examples() -> Iterator[Example]:
 def _blocks(random: np.random.Generator, rows: tuple[int, ...], type: TensorType) -> mx.array:
     """Rows of one block with random codes."""
     blocks = random.integers(0, 256, (*rows, block_bytes(type)), np.uint8)
-    places, scale = _SCALES[type]
-    for place in places:
-        blocks[..., place : place + 2] = np.array([scale], np.float16).view(np.uint8)
+    for place in SCALES_AT[type]:
+        blocks[..., place : place + 2] = np.array([_SCALES[type]], np.float16).view(np.uint8)
     return mx.array(blocks)

@@ -27,7 +27,7 @@ const uint value_row = index / 8;
 const uint quad = index % 8 * 4;
 // Rows that the tile has not repeat its last one; their products go nowhere.
 const uint source = first + min(value_row, rows - 1);
-device const TILE4* values = (device const TILE4*)(hidden + row_start(source, EXPERT_WIDTH) + quad);
+device const TILE4* values = (device const TILE4*)(hidden + row_offset(source, EXPERT_WIDTH) + quad);
 simdgroup_float8x8 products[TOKEN_BLOCKS][2];
 clear_products(products);
 for (uint channel = 0; channel < EXPERT_WIDTH; channel += DEPTH) {
@@ -48,7 +48,7 @@ for (uint block = 0; block < TOKEN_BLOCKS; block++) {
         // A simdgroup writes a row.
         const uint row = block * BLOCK + simdgroup;
         if (row < rows) {
-            const size_t start = row_start(uint(order[first + row]), EMBEDDING_WIDTH) + column;
+            const size_t start = row_offset(uint(order[first + row]), EMBEDDING_WIDTH) + column;
             for (uint place = lane; place < WEIGHTS; place += 32) {
                 parts[start + place] = sums[simdgroup * WEIGHTS + place];
             }

@@ -28,7 +28,7 @@ const uint value_row = index / 8;
 const uint quad = index % 8 * 4;
 // Rows that the tile has not repeat its last one; their products go nowhere.
 const uint token = uint(order[first + min(value_row, rows - 1)]) / USED;
-device const float4* values = (device const float4*)(x + row_start(token, EMBEDDING_WIDTH) + quad);
+device const float4* values = (device const float4*)(x + row_offset(token, EMBEDDING_WIDTH) + quad);
 simdgroup_float8x8 products[TOKEN_BLOCKS][2];
 clear_products(products);
 for (uint channel = 0; channel < EMBEDDING_WIDTH; channel += DEPTH) {
@@ -58,7 +58,7 @@ for (uint block = 0; block < TOKEN_BLOCKS; block++) {
                     upper = clamp(upper, -CLAMP, CLAMP);
                 }
                 const float activated = gated / (1.0f + precise::exp(-gated)) * upper * share;
-                hidden[row_start(first + row, EXPERT_WIDTH) + column + place] = TILE(activated);
+                hidden[row_offset(first + row, EXPERT_WIDTH) + column + place] = TILE(activated);
             }
         }
     }
