@@ -43,9 +43,11 @@ def _neighbours(queries: int, rows: int, bit: int, sign: int = 1) -> Array:
 
 
 def _around(select: top_k.TopK, sizes: tuple[int, ...], queries: int, count: int) -> None:
+    rising = np.arange(max(sizes), dtype=np.float32)
     for rows in sizes:
         _check(select, _random(queries, rows), count)
         _check(select, _tied(queries, rows), count)
+        _check(select, np.repeat(rising[None, :rows], queries, axis=0), count)
 
 
 def _every_digit(select: top_k.TopK, queries: int) -> None:
@@ -91,8 +93,9 @@ _SHARE = 16 * top_k.SHARE
 
 # What a mutant of the kernel has to fail.
 CASES: dict[str, Callable[[Maker], None]] = {
+    "one query, few rows": lambda maker: _around(top_k.build(maker), (16, 31, 33), 1, 16),
     "one query, rows around a threadgroup": lambda maker: _around(
-        top_k.build(maker), (16, 31, 33, 1023, 1025), 1, 16
+        top_k.build(maker), (1023, 1024, 1025, 2049), 1, 80
     ),
     "one query, every digit decides": lambda maker: _every_digit(top_k.build(maker), 1),
     "one query, extreme scores": lambda maker: _extremes(top_k.build(maker), 1),
@@ -104,6 +107,7 @@ CASES: dict[str, Callable[[Maker], None]] = {
     "one query, ordered shares": lambda maker: _in_order(top_k.build(maker), 1, 3 * _SHARE + 2, 16),
     "two queries, unseen shares": lambda maker: _unseen(top_k.build(maker), 2, 2 * _SHARE + 5, 16),
     "two queries, shares": lambda maker: _around(top_k.build(maker), (2 * _SHARE + 1,), 2, 16),
+    "one query, shares larger than a threadgroup": lambda maker: _around(top_k.build(maker), (2600,), 1, 80),
     "as few scores as come in another address space": lambda maker: _around(
         top_k.build(maker), (3, 7, 8), 1, 3
     ),
