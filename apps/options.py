@@ -116,7 +116,7 @@ QualityOption = Annotated[
     typer.Option(
         "--quality",
         envvar="DS4_QUALITY",
-        help="Exact kernels instead of the fastest; all of this version are exact.",
+        help="Keep in float32 what kernels would hand on in float16; slower.",
         rich_help_panel=_ENGINE,
     ),
 ]

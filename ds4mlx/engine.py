@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MlxEngine:
-    """Implements `shared.session.Engine`. `quality` asks kernels that trade exactness for speed to stay off;
+    """Implements `shared.session.Engine`. `quality` keeps in float32 what kernels would hand on in float16;
     array operations are exact either way."""
 
     backend = "mlx"
@@ -121,7 +121,9 @@ def load(
     except ImportError as reason:
         raise BackendUnavailable(f"MLX cannot be imported ({reason})") from None
     from ds4mlx.adoption import TensorBytes
+    from ds4mlx.kernel_choice import choose_kernels
     from ds4mlx.model import Model
+    from ds4mlx.operations import make_operations
     from ds4mlx.plan import Storage
     from ds4mlx.weights import WeightReader
 
@@ -130,13 +132,18 @@ def load(
         notes = list(file.notes)
         source = TensorBytes(file.gguf, adopt=load == "mmap" and mx.metal.is_available(), notes=notes)
         reader = WeightReader(file.gguf, file.shape, source, Storage.for_device(file.shape))
+        kernels = choose_kernels(mx)
+        if warning := kernels.warning():
+            notes.append(warning)
         weights = reader.read(progress)
         set_wired_limit(mx, weights.nbytes)
+        rounds = activation == "kv"
+        operations = make_operations(file.shape, kernels.maker, rounds=rounds, quality=quality)
     except BaseException:
         file.close()
         raise
     return MlxEngine(
-        Model(weights, file.shape, activation, dense_index_rows),
+        Model(weights, file.shape, activation, dense_index_rows, operations),
         file,
         prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
         quality=quality,

@@ -64,7 +64,7 @@ def test_for_people_one_line_per_finding(capsys, monkeypatch):
     monkeypatch.setattr(
         doctor,
         "examine",
-        lambda *_: iter(
+        lambda *_, **__: iter(
             [
                 doctor.Finding("python", True, "3.13.1", {}),
                 doctor.Finding("memory plan", False, "too large", {}),

@@ -60,7 +60,7 @@ TILE_PRODUCT = """
 BLOCK_DOT = """
 #include <cuda_fp16.h>
 struct block { unsigned short scale; signed char values[32]; };
-extern "C" __global__ void block_dot(const block* __restrict__ w, const int* __restrict__ x, float* y, int columns) {
+extern "C" __global__ void block_dot(const block* w, const int* __restrict__ x, float* y, int columns) {
     __shared__ float sums[4];
     const int row = blockIdx.x, lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     float sum = 0.f;
@@ -101,9 +101,10 @@ extern "C" __global__ void ptx_product(const half* A, const half* B, float* C, i
         unsigned pb = (unsigned)__cvta_generic_to_shared(&sb[lane % 8][((lane / 8) % 2) * 8]);
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
             : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(pa));
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(b[0]), "=r"(b[1]) : "r"(pb));
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                     "{%10,%11,%12,%13};"
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+            : "=r"(b[0]), "=r"(b[1]) : "r"(pb));
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
             : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),
               "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
