@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ds4mlx.adoption import TensorBytes
-from ds4mlx.experts import ExpertStore, RawExperts, expand
+from ds4mlx.experts import ExpertStore, RawExperts, expand, pack_mxfp4
 from ds4mlx.linear import FloatMatrix, HalfMatrix, Matrix, PackedMatrix, pack_q8_0, stack_outputs
 from ds4mlx.plan import Storage
 from shared.gguf.reader import GgufFile
@@ -179,7 +179,10 @@ class WeightReader:
         types = [self._gguf.tensors[name].type for name in names]
         gate, up, down = (self._raw_rows(name) for name in names)
         raw = RawExperts(gate, up, down, in_type=types[0], down_type=types[2])
-        return expand(raw) if self._expand else raw
+        if self._expand:
+            return expand(raw)
+        # MLX has a mode of its own for the blocks that DeepSeek publishes.
+        return pack_mxfp4(raw) if raw.in_type is raw.down_type is TensorType.MXFP4 else raw
 
     def _raw_rows(self, name: str) -> mx.array:
         info = self._gguf.tensors[name]

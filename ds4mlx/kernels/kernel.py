@@ -60,7 +60,7 @@ class Kernel:
         places = [self.inputs.index(name) for name in self.small]
 
         @cache
-        def made(in_constant_space: tuple[bool, ...]) -> Callable[..., list[mx.array]]:
+        def made(*in_constant_space: bool) -> Callable[..., list[mx.array]]:
             spaces = "".join("c" if small else "d" for small in in_constant_space)
             return maker(
                 name=f"ds4_{self.name}_{digest}{spaces}",
@@ -70,7 +70,7 @@ class Kernel:
                 header=header,
             )
 
-        always = None if places else made(())
+        always = None if places else made()
 
         def launch(
             inputs: list[mx.array],
@@ -79,7 +79,7 @@ class Kernel:
             threads: Grid,
             group: Grid,
         ) -> list[mx.array]:
-            call = always or made(tuple(inputs[place].size < CONSTANT_SPACE_BELOW for place in places))
+            call = always or made(*[inputs[place].size < CONSTANT_SPACE_BELOW for place in places])
             return call(
                 inputs=inputs, output_shapes=shapes, output_dtypes=dtypes, grid=threads, threadgroup=group
             )
