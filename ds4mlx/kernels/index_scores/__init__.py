@@ -101,11 +101,13 @@ def fallback(
     for first in range(0, tokens, size):
         block = slice(first, min(first + size, tokens))
         visible = (start + np.arange(block.start, block.stop) + 1) // RATIO
-        scores = _scores(queries[block], weights[block], index_rows[: visible[-1]])
-        seen = mx.array(np.arange(visible[-1]) < visible[:, None])
-        scores = mx.where(seen, scores, -mx.inf)
-        unseen = rows - int(visible[-1])
-        blocks.append(mx.pad(scores, [(0, 0), (0, unseen)], constant_values=-mx.inf))
+        least, most = int(visible[0]), int(visible[-1])
+        scores = _scores(queries[block], weights[block], index_rows[:most])
+        if least < most:
+            scores = mx.where(mx.array(np.arange(most) < visible[:, None]), scores, -mx.inf)
+        if most < rows:
+            scores = mx.pad(scores, [(0, 0), (0, rows - most)], constant_values=-mx.inf)
+        blocks.append(scores)
     return blocks[0] if len(blocks) == 1 else mx.concatenate(blocks, axis=0)
 
 
