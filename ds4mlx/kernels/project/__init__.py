@@ -50,7 +50,7 @@ TWO = Kernel(
     outputs=("first_y", "second_y"),
     functions=_FUNCTIONS,
 )
-KERNELS = (ONE, TWO)
+KERNELS = (ONE, TWO, *half_matmul.KERNELS)
 
 Project = Callable[..., tuple[mx.array, mx.array | None]]
 Multiply = Callable[[mx.array, Any], mx.array]
