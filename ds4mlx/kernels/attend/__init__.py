@@ -40,7 +40,7 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx.kernels.attend.arrays import fallback
-from ds4mlx.kernels.kernel import Example, Kernel, Maker
+from ds4mlx.kernels.kernel import CONSTANT_SPACE_BELOW, Example, Kernel, Maker
 from ds4mlx.step import Step
 from shared.model.known_shapes import FLASH
 
@@ -63,7 +63,7 @@ COMBINE = Kernel(
     inputs=("sums", "stats", "sinks", "rotation"),
     outputs=("mixed",),
     functions=_FUNCTIONS,
-    small=("stats", "sinks"),
+    small=("stats",),
 )
 PREFILL = Kernel(
     name="attend_prefill",
@@ -71,7 +71,6 @@ PREFILL = Kernel(
     inputs=(*_ROWS, "sinks", "rotation", "numbers"),
     outputs=("mixed",),
     functions=_FUNCTIONS,
-    small=("sinks",),
 )
 KERNELS = (PARTIAL, COMBINE, PREFILL)
 
@@ -135,8 +134,12 @@ def build(
     channels = 4 if head_dim % 128 == 0 else 2
     parts = {"PART": channels, "PARTS": head_dim // (32 * channels), "EACH": each}
     choices = (0, top_k) if top_k else (0,)
-    partials = [PARTIAL.specialise(maker, **dimensions, **parts, TOP_K=width) for width in choices]
-    combine = COMBINE.specialise(maker, **dimensions, **parts)
+    # Looking at each launch which of them are small costs more time than all the rest here.
+    one_size = partial(replace, small=())
+    sliced = PARTIAL if top_k < CONSTANT_SPACE_BELOW else one_size(PARTIAL)
+    joined = COMBINE if 2 * heads < CONSTANT_SPACE_BELOW else one_size(COMBINE)
+    partials = [sliced.specialise(maker, **dimensions, **parts, TOP_K=width) for width in choices]
+    combine = joined.specialise(maker, **dimensions, **parts)
     prefills = [PREFILL.specialise(maker, **dimensions, TOP_K=width) for width in choices if rounds]
     few = FEW_TOKENS if rounds else 1 << 31
 
