@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-METAL_TYPES = {
+_METAL_TYPES = {
     "float32": "float",
     "float16": "float16_t",
     "bfloat16": "bfloat16_t",
@@ -45,6 +45,17 @@ def dtype_name(dtype: Any) -> str:
         name: str = str(dtype).rsplit(".", 1)[-1]
         return "bool" if name == "bool_" else name
     return str(np.dtype(dtype).name)
+
+
+def metal_type(name: str) -> str:
+    """The type MLX gives a parameter of the named dtype.
+
+    Raises:
+        ValueError: Metal has none.
+    """
+    if name not in _METAL_TYPES:
+        raise ValueError(f"Metal has no type {name}")
+    return _METAL_TYPES[name]
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:

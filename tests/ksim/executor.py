@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from tests.ksim.build import KernelLibrary, runtime_library
 from tests.ksim.errors import KernelError
 
-CUDA, FULL = 1, 2
+CUDA, FULL, FLUSHES_SUBNORMALS = 1, 2, 4
 READ_ONLY, WRITABLE = 0, 1
 METAL_THREADGROUP_MEMORY = 32 * 1024
 CUDA_STATIC_SHARED_MEMORY = 48 * 1024

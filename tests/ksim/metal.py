@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from tests.ksim.arrays import (
-    METAL_TYPES,
     HostArray,
     bits_of,
     dtype_name,
     host_array,
     is_mx,
+    metal_type,
     output_array,
     storage_dtype,
 )
-from tests.ksim.executor import FULL, METAL_THREADGROUP_MEMORY, Place, Plan, build_kernel
+from tests.ksim.executor import FLUSHES_SUBNORMALS, FULL, METAL_THREADGROUP_MEMORY, Place, Plan, build_kernel
 from tests.ksim.rewrite import float_literals, rewrite_shared, strip_comments
 from tests.ksim.toolchain import CHECKS
 
@@ -86,7 +86,7 @@ def template_arguments(template: Sequence[tuple[str, Any]] | None) -> tuple[tupl
         elif isinstance(value, int):
             arguments.append(("int", name, str(value)))
         else:
-            arguments.append(("typename", name, METAL_TYPES[dtype_name(value)]))
+            arguments.append(("typename", name, metal_type(dtype_name(value))))
     return tuple(arguments)
 
 
@@ -168,13 +168,13 @@ class MetalKernel:
             zip(self.input_names, signature.inputs, strict=True)
         ):
             space, mark = "constant" if constant else "device", "*" if dimensions else "&"
-            parameters.append(Parameter(f"const {space} {METAL_TYPES[dtype]}{mark}", name, index))
+            parameters.append(Parameter(f"const {space} {metal_type(dtype)}{mark}", name, index))
             if dimensions:
                 for suffix, kind in SHAPE_SUFFIXES.items():
                     if name + suffix in self.source:
                         parameters.append(Parameter(kind, name + suffix, index, suffix))
         for name, dtype in zip(self.output_names, signature.outputs, strict=True):
-            kind = METAL_TYPES[dtype]
+            kind = metal_type(dtype)
             parameters.append(
                 Parameter(f"device {f'atomic<{kind}>' if self.atomic_outputs else kind}*", name)
             )
@@ -214,7 +214,9 @@ class MetalKernel:
             Place(parameter.name, index, writable=parameter.input is None)
             for index, parameter in enumerate(parameters)
         ]
-        return Plan(kernel, "ksim_entry", places, len(parameters), FULL if self.check == "full" else 0)
+        # Metal leaves it to the device whether subnormal numbers are flushed, so both are tried.
+        flags = (FULL if self.check == "full" else 0) | (FLUSHES_SUBNORMALS if self.seed % 2 else 0)
+        return Plan(kernel, "ksim_entry", places, len(parameters), flags)
 
 
 def _input_bytes(parameters: Sequence[Parameter], arrays: Sequence[HostArray]) -> list[Any]:
@@ -259,7 +261,8 @@ def metal_kernel(
         name, input_names, output_names, source, header, ensure_row_contiguous, atomic_outputs: as in MLX.
         check: "fast" finds addresses out of bounds and divergent barriers; "full" also races between threads
             and threadgroups and reads of what nobody wrote. Default: KSIM_CHECK, else "fast".
-        seed: 0 runs threads in order, other numbers in orders of their own. Default: KSIM_SEED, else 0.
+        seed: 0 runs threads in order, other numbers in orders of their own; odd ones also flush subnormal
+            float numbers to zero, as a device may. Default: KSIM_SEED, else 0.
     """
     check = check or os.environ.get("KSIM_CHECK", "fast")
     if check not in CHECKS:

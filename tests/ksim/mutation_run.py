@@ -1,8 +1,8 @@
 """Runs a check on each mutant in processes of their own, and keeps what came out.
 
 A mutant may crash, loop or corrupt memory: a worker that does not answer in time is ended and replaced. One
-that passes is compiled without the simulator's checks and compared with the original: the same machine code is
-the same kernel, and is not counted.
+that passes is compiled without the simulator's checks and compared with the original: the same machine code
+is the same kernel, and is not counted.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@
 #include "faults.h"
 #include "races.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace {
 // Metal's dispatchThreads makes the threadgroups at the edge of the grid partial; CUDA's grid counts whole blocks.
 bool counts_threads() { return !(executor.launch->flags & CUDA); }
@@ -66,6 +70,23 @@ void run_block(uint32_t index) {
   }
   ksim_thread = nullptr;
 }
+
+// A GPU may take single-precision numbers below 2^-126 for zero.
+class Subnormals {
+ public:
+#if defined(__x86_64__)
+  explicit Subnormals(bool flushed) : before_(_mm_getcsr()) {
+    constexpr unsigned results_and_operands = 0x8040;
+    if (flushed) _mm_setcsr(before_ | results_and_operands);
+  }
+  ~Subnormals() { _mm_setcsr(before_); }
+
+ private:
+  unsigned before_;
+#else
+  explicit Subnormals(bool) {}
+#endif
+};
 
 void make_stacks(uint32_t threads) {
   Executor& e = executor;
@@ -165,7 +186,10 @@ KSIM_EXPORT int ksim_launch(KsimLaunch* launch) {
   inside_launch = true;
   executor.late = false;
   set_alarm(launch->deadline);
-  run_blocks();
+  {
+    Subnormals mode(launch->flags & FLUSHES_SUBNORMALS);
+    run_blocks();
+  }
   stop_alarm();
   inside_launch = false;
   ksim_block = nullptr;

@@ -18,7 +18,7 @@ constexpr size_t GUARD = size_t(1) << 30;
 constexpr uint32_t MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS, WARP = 32;
 
 enum State : uint8_t { READY, WAITS_FOR_WARP, WAITS_FOR_BLOCK, FINISHED };
-enum LaunchFlag : uint32_t { CUDA = 1, FULL = 2 };
+enum LaunchFlag : uint32_t { CUDA = 1, FULL = 2, FLUSHES_SUBNORMALS = 4 };
 enum Kind : uint32_t { DEVICE = 0, THREADGROUP = 1 };
 enum BufferMode : uint32_t { READ_ONLY = 0, WRITABLE = 1 };
 
