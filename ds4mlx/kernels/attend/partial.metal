@@ -18,8 +18,8 @@ const int visible = RATIO > 0 ? (position + 1) / max(RATIO, 1) : 0;
 const int rows = raw_rows + (TOP_K > 0 ? TOP_K : visible);
 
 const int tiles = (rows + 31) / 32;
-const int first_row = tiles * slice / slices * 32;
-const int end_row = min(rows, tiles * (slice + 1) / slices * 32);
+const int first_tile = tiles * slice / slices;
+const int end_tile = tiles * (slice + 1) / slices;
 
 Part query[EACH][PARTS];
 Part sum[EACH][PARTS];
@@ -50,8 +50,8 @@ for (int head = 0; head < EACH; ++head) {
     total[head] = 0.0f;
 }
 
-for (int begin = first_row; begin < end_row; begin += 32) {
-    const int index = begin + lane;
+for (int tile = first_tile; tile < end_tile; ++tile) {
+    const int index = tile * 32 + lane;
     int place = NOWHERE;
     if (index < raw_rows) {
         place = raw_place(position - raw_rows + 1 + index, start, count, ring_rows);
@@ -59,7 +59,7 @@ for (int begin = first_row; begin < end_row; begin += 32) {
         const int row = TOP_K > 0 ? chosen[ulong(token) * TOP_K + index - raw_rows] : index - raw_rows;
         place = row < visible ? count + ring_rows + row : NOWHERE;
     }
-    const int here = min(32, end_row - begin);
+    const int here = min(32, rows - tile * 32);
 
     float score[EACH];
     for (int head = 0; head < EACH; ++head) {
