@@ -79,7 +79,12 @@ def _macro_words(parsed: MetalText) -> Iterator[tuple[str, int]]:
 
 def _names(parsed: MetalText) -> Iterator[str]:
     """Each name is Metal's or declared here; each attribute is Metal's."""
-    declared = parsed.types | set(parsed.macros) | {declaration.name for declaration in parsed.declarations}
+    declared = (
+        parsed.types
+        | parsed.enumerators
+        | set(parsed.macros)
+        | {declaration.name for declaration in parsed.declarations}
+    )
     known = declared | LIBRARY | KEYWORDS | ADDRESS_SPACES | FORBIDDEN
     in_attribute = False
     for i, token in enumerate(parsed.tokens):

@@ -88,6 +88,7 @@ class MetalText:
     tokens: list[Token]
     directives: list[Directive]
     types: set[str] = field(default_factory=set)
+    enumerators: set[str] = field(default_factory=set)
     macros: dict[str, str] = field(default_factory=dict)
     declarations: list[Declaration] = field(default_factory=list)
     type_uses: list[TypeUse] = field(default_factory=list)
@@ -136,6 +137,7 @@ class MetalText:
                 self.types.add(following)
             elif token.text == "enum":
                 self.types.add(self.at(i + 2) if following == "class" else following)
+                self._collect_enumerators(i)
             elif token.text == "using" and self.at(i + 2) == "=":
                 self.types.add(following)
                 self.aliases[following] = tuple(self._until(i + 3, ";"))
@@ -145,6 +147,13 @@ class MetalText:
                     self.types.add(words[-1].text)
                     self.aliases[words[-1].text] = tuple(words[:-1])
         self.types.discard("")
+
+    def _collect_enumerators(self, enum: int) -> None:
+        brace = next((i for i in range(enum, len(self.tokens)) if self.at(i) in ("{", ";")), len(self.tokens))
+        if self.at(brace) == "{":
+            for i in range(brace, self.closing(brace)):
+                if self.at(i) in ("{", ","):
+                    self.enumerators.add(self.at(i + 1))
 
     def _until(self, index: int, mark: str) -> Iterator[Token]:
         while index < len(self.tokens) and self.at(index) != mark:
@@ -265,8 +274,8 @@ class MetalText:
     def _place_of(self, index: int) -> str:
         """The place of a declared name; names between < and > of a template list have one of their own."""
         depth, i = 0, index
-        while i > 0 and self.at(i) not in (";", "{", "}"):
-            depth += {"<": 1, "(": 0}.get(self.at(i), 0) - (self.at(i) == ">")
+        while i >= 0 and self.at(i) not in (";", "{", "}"):
+            depth += (self.at(i) == "<") - (self.at(i) == ">")
             if self.at(i) == "template" and depth > 0:
                 return "template"
             i -= 1

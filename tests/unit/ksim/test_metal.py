@@ -79,7 +79,8 @@ def test_threadgroups_at_the_edge_are_partial() -> None:
 def test_thread_attributes() -> None:
     body = """
         const uint i = thread_position_in_grid.x + threads_per_grid.x * thread_position_in_grid.y;
-        y[i] = thread_index_in_simdgroup + 100 * simdgroup_index_in_threadgroup + 1000 * thread_index_in_threadgroup
+        y[i] = thread_index_in_simdgroup + 100 * simdgroup_index_in_threadgroup
+             + 1000 * thread_index_in_threadgroup
              + 100000 * simdgroups_per_threadgroup + 1000000 * threadgroups_per_grid.y;
     """
     found = run(body, {"x": np.zeros(8, np.float32)}, 96, np.int32, grid=(48, 2, 1), threadgroup=(48, 1, 1))
