@@ -23,12 +23,12 @@ if (threadgroup_position_in_grid.z == 0) {
     collapse(streams + start * uint(STREAMS), norm, x + start, gate, scratch, lane, simdgroup);
 } else if (simdgroup == 0) {
     device float* post = joint + token * uint(STREAMS * (STREAMS + 1));
-    if (lane >= uint(STREAMS) && lane < uint(2 * STREAMS)) {
-        post[lane - uint(STREAMS)] = 2.0f * logistic(value);
-    }
     const uint entry = lane % uint(STREAMS * STREAMS);
     const float combined = doubly_normalised(simd_shuffle(value, ushort(uint(2 * STREAMS) + entry)));
     if (lane == entry) {
         post[uint(STREAMS) + entry] = combined;
+    }
+    if (lane >= uint(STREAMS) && lane < uint(2 * STREAMS)) {
+        post[lane - uint(STREAMS)] = 2.0f * logistic(value);
     }
 }

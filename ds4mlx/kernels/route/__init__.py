@@ -8,7 +8,8 @@ max(sum of these, 2^-14) * scale: the bias never counts in them. 8 <= X, K <= mi
 
 Ties are ties of float32 affinity + bias; equal logits have equal affinities. The affinities of one row are
 summed in the order in which experts were chosen (largest first), or stand in the table. Against float64:
-affinities and shares 1e-6 of each. Logits that are not numbers give experts in range, and nothing else.
+affinities and shares 1e-6 of each, for logits from -86 on (e^logit must not be subnormal, or it may count as
+0). Logits that are not numbers give experts in range, and nothing else.
 
 Threads: a simdgroup a token, 8 tokens a threadgroup; lane l has experts l, l + 32, ... in registers, and each
 of the K choices is a maximum over lanes, then the least index that has it. No threadgroup memory, no

@@ -30,7 +30,7 @@ for (uint slot = 0; slot < uint(USED); ++slot) {
     const uint other = simd_shuffle(mine, ushort(slot));
     place += other < mine || (other == mine && slot < lane) ? 1u : 0u;
 }
-const float share = share_of(affinity(logits[row + mine]), lane);
+const float share = share_of(affinity(logits[row + mine]));
 if (lane < uint(USED)) {
     chosen[token * uint(USED) + place] = int(mine);
     shares[token * uint(USED) + place] = share;
