@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ds4mlx.kernels import attention_rows
-from ds4mlx.kernels.kernel import Maker
+from ds4mlx.kernels.kernel import HEADERS, Maker, plain_text
+from shared.quant.rounding import round_fp8_row
 from tests.kernels.row_reference import (
     Array,
     array,
@@ -49,7 +50,7 @@ class Layer:
         )
 
 
-def _inputs(layer: Layer, count: int, size: float) -> list[Array | None]:
+def _inputs(layer: Layer, count: int, sizes: tuple[float, float]) -> list[Array | None]:
     """low, compressor, query norm, key and value norm, positional, rotation."""
     random = np.random.default_rng(count)
 
@@ -57,8 +58,8 @@ def _inputs(layer: Layer, count: int, size: float) -> list[Array | None]:
         return random.standard_normal(shape, np.float32)
 
     low = normal(count, layer.rank + layer.head_dim)
-    # Ranks and row of very different size: neither may enter the other's norm.
-    low[:, layer.rank :] *= size
+    low[:, : layer.rank] *= sizes[0]
+    low[:, layer.rank :] *= sizes[1]
     return [
         low,
         normal(count, layer.frontier + 3) if layer.ratio else None,
@@ -73,15 +74,17 @@ def _device(inputs: list[Array | None]) -> list[mx.array | None]:
     return [None if values is None else mx.array(values) for values in inputs]
 
 
-def _check(maker: Maker, layer: Layer, start: int = 0, count: int = 1, size: float = 1.0) -> None:
-    _check_one(partial(layer.build, maker), layer, start, count, size)
+def _check(
+    maker: Maker, layer: Layer, start: int = 0, count: int = 1, sizes: tuple[float, float] = (1, 1)
+) -> None:
+    _check_one(partial(layer.build, maker), layer, start, count, sizes)
 
 
 def _check_one(
-    make: Callable[..., Callable[..., Any]], layer: Layer, start: int, count: int, size: float
+    make: Callable[..., Callable[..., Any]], layer: Layer, start: int, count: int, sizes: tuple[float, float]
 ) -> None:
     """What `make(rounds=...)` gives."""
-    inputs = _inputs(layer, count, size)
+    inputs = _inputs(layer, count, sizes)
     low, compressor, query_norm, key_value_norm, positional, rotation = inputs
     assert low is not None
     assert query_norm is not None
@@ -104,39 +107,57 @@ def _check_one(
     np.testing.assert_array_equal(array(frontier), compressor[:, : layer.frontier] + positional[in_window])
 
 
-def _check_rounding(maker: Maker, rows: Array, expected: Array) -> None:
-    """Rows that come out of norm and rotation as they are: a row of ones is its own norm."""
-    head_dim = rows.shape[1]
-    make = Layer(rank=32, head_dim=head_dim, rotary_dim=64).build(maker, rounds=True, epsilon=0.0)
-    ones, still = (
-        np.ones((1, 32 + head_dim), np.float32),
-        rotation_table(np.random.default_rng(1), 1, head_dim, 0),
-    )
-    for row, rounded in zip(rows, expected, strict=True):
-        norm = mx.array(row)
-        _, found, _ = make(mx.array(ones), None, norm[:32], norm, None, mx.array(still), step_numbers(0, 1))
-        np.testing.assert_array_equal(array(found)[0], rounded)
-
-
 def _check_golden(maker: Maker) -> None:
+    """A row of ones is its own norm: then rows are the norm's weights, rounded."""
     vectors = golden_arrays("vectors.npz")
-    _check_rounding(maker, vectors["fp8_in"], vectors["fp8_out"].astype(np.float16).astype(np.float32))
+    make = Layer(rank=32, head_dim=256, rotary_dim=64).build(maker, rounds=True, epsilon=0.0)
+    ones = mx.array(np.ones((1, 32 + 256), np.float32))
+    still = mx.array(rotation_table(np.random.default_rng(1), 1, 256, 0))
+    for row, rounded in zip(vectors["fp8_in"], vectors["fp8_out"], strict=True):
+        norm = mx.array(row)
+        _, found, _ = make(ones, None, norm[:32], norm, None, still, step_numbers(0, 1))
+        np.testing.assert_array_equal(array(found)[0], rounded.astype(np.float16).astype(np.float32))
+
+
+def _edge_blocks() -> Array:
+    """Blocks of FP8 whose largest number is at a doubling of the scale, below its floor, or zero; ties."""
+    large = [448, 416, 432, 240, 248, 17, 15, 1.0625, 1.1875, 1, 0.9375]
+    small = [2.0**-6 * part / 16 for part in (1, 2, 3, 4, 5, 7, 15, 16, 17, 31, 33)]
+    codes = np.array([*large, *small, *np.geomspace(2.0**-11, 400, 10)], np.float32)
+    block = np.concatenate((codes, -codes))
+    above = np.where(abs(block) == 448, np.nextafter(block, 2 * block), block)
+    scaled = [block * np.float32(2.0**exponent) for exponent in (-40, -24, -23, -22, -21, 0, 30, 100)]
+    scaled += [above * np.float32(2.0**exponent) for exponent in (-21, -3, 0, 5)]
+    scaled += [np.roll(block[: len(block) // 2].repeat(2) / 2, place) for place in range(3)]
+    # Every lane and either of its numbers may hold the largest one.
+    for place in range(64):
+        scaled.append(np.where(abs(block) > 20, 0, block))
+        scaled[-1][place] = 448
+    scaled += [block * np.float32(1e-4 / 448), np.zeros(64), np.full(64, 1e-45)]
+    return np.array(scaled, np.float32)
 
 
 def _check_edges(maker: Maker) -> None:
-    """Blocks whose largest number is at a doubling of the scale, below its floor, or zero; ties."""
-    random = np.random.default_rng(2)
-    rows = []
-    for exponent in (-30, -23, -22, -12, 0, 4):
-        for largest in (448.0, np.nextafter(np.float32(448), np.float32(449)), 1.0, 255.9):
-            row = random.uniform(-1, 1, 192).astype(np.float32)
-            row[:3] = 1, -9 / 8 / 1.75, 17 / 16 / 1.75
-            row[3:8] = np.exp2([-9, -10, -11, -16, -17])
-            row[64:128] = 0
-            rows.append(row * np.float32(largest * 2.0**exponent))
-            rows[-1][[4, 70]] = [largest * 2.0**exponent, 0]
-    every = np.array(rows, np.float32)
-    _check_rounding(maker, every, stored(every, 64))
+    """The rounding alone: float16, which follows it, hides the smallest steps."""
+    blocks = _edge_blocks()
+    kernel = maker(
+        name="round_fp8_alone",
+        input_names=["blocks"],
+        output_names=["rounded"],
+        source="""
+            const uint place = thread_position_in_grid.x;
+            ((device float2*)rounded)[place] = round_fp8(((const device float2*)blocks)[place]);
+        """,
+        header=plain_text(HEADERS / "rounding.metal"),
+    )
+    (found,) = kernel(
+        inputs=[mx.array(blocks)],
+        output_shapes=[blocks.shape],
+        output_dtypes=[mx.float32],
+        grid=(blocks.size // 2, 1, 1),
+        threadgroup=(64, 1, 1),
+    )
+    np.testing.assert_array_equal(array(found), round_fp8_row(blocks, 0))
 
 
 # What a mutant of the kernels has to fail.
@@ -145,13 +166,15 @@ CASES: dict[str, Callable[[Maker], None]] = {
     "edges of FP8": _check_edges,
     "window only, a token": partial(_check, layer=Layer(96, 128, 64)),
     "window only, rows wider than a group": partial(_check, layer=Layer(320, 576, 64), count=2),
-    "a group for each row, exactly": partial(_check, layer=Layer(256, 512, 64), count=2, size=1e-3),
-    "a part of a block": partial(_check, layer=Layer(2, 96, 32), count=3, size=30.0),
+    "a group for each row, exactly": partial(_check, layer=Layer(256, 512, 64), count=2, sizes=(1, 1e-3)),
+    "a part of a block": partial(_check, layer=Layer(2, 96, 32), count=3, sizes=(1, 30)),
     "all rotary": partial(_check, layer=Layer(64, 64, 64), count=2),
     "windows of 4": partial(_check, layer=Layer(96, 128, 64, 4, 1027), start=1_000_002, count=7),
     "windows of 128": partial(_check, layer=Layer(32, 128, 64, 128, 256), start=125, count=6),
     "frontier as wide as its groups": partial(_check, layer=Layer(32, 128, 64, 4, 1024), start=3, count=1),
-    "small numbers, where epsilon counts": partial(_check, layer=Layer(288, 128, 64), count=2, size=1e-4),
+    "small numbers, where epsilon counts": partial(
+        _check, layer=Layer(288, 128, 64), count=2, sizes=(1e-3, 1e-4)
+    ),
 }
 LONG_CASES: dict[str, Callable[[Maker], None]] = {
     "Flash, windows of 4": partial(_check, layer=Layer(1024, 512, 64, 4, 2560), start=4095, count=3),
@@ -174,7 +197,7 @@ def test_kernel_of_published_shapes(case: str, maker: Maker) -> None:
 def test_fallback(ratio: int) -> None:
     layer = Layer(96, 192, 64, ratio, 70 if ratio else 0)
     make = partial(partial, attention_rows.fallback, rotary_dim=64, epsilon=EPSILON)
-    _check_one(make, layer, start=6, count=5, size=1.0)
+    _check_one(make, layer, start=6, count=5, sizes=(1, 1))
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,15 @@ def _check_strange_scores(maker: Maker, layer: Layer) -> None:
     _check_history(partial(layer.build, maker), layer, history, layer.ratio)
 
 
+def _check_small_values(maker: Maker) -> None:
+    """So small that epsilon counts."""
+    layer = Layer(4, 128)
+    history = layer.history(np.random.default_rng(7), 9)
+    history[:, : 2 * layer.head_dim] *= 1e-3
+    history[:, 4 * layer.head_dim :][:, : 2 * INDEX_DIM] *= 1e-3
+    _check_history(partial(layer.build, maker), layer, history, 6)
+
+
 def _check_golden(maker: Maker) -> None:
     """A pooled row of ones is its own norm: then rows are the norm's weights, rounded."""
     vectors = golden_arrays("vectors.npz")
@@ -208,6 +217,7 @@ def _check_golden(maker: Maker) -> None:
 CASES: dict[str, Callable[[Maker], None]] = {
     "golden rows": _check_golden,
     "windows of 4, every phase": _check_every_phase,
+    "small values": _check_small_values,
     "windows of 4, wider than a group": partial(_check, layer=Layer(4, 576), start=1_002, count=7),
     "windows of 8 in parts of a block": partial(_check, layer=Layer(8, 96, 32), start=5, count=20),
     "windows of 16": partial(_check, layer=Layer(16, 512), start=15, count=18),

@@ -54,8 +54,10 @@ def _edge_vectors() -> Array:
     above = np.where(abs(block) == 6, np.nextafter(block, 2 * block), block)
     scaled = [block * np.float32(2.0**exponent) for exponent in (-126, -125, -31, 0, 30, 122)]
     scaled += [above * np.float32(2.0**exponent) for exponent in (-30, 0, 3)]
-    # Every lane of a block may hold the largest number.
-    scaled += [np.roll(block, 4 * lane) for lane in range(8)]
+    # Every lane of a block, and each of its numbers, may hold the largest number.
+    for place in range(32):
+        scaled.append(np.where(abs(block) > 1, 0, block))
+        scaled[-1][place] = 6
     scaled += [block / 6, np.zeros(32), np.full(32, 1e-45), np.full(32, 2e-38)]
     random = np.random.default_rng(3).standard_normal((3, 32))
     return np.array([*scaled, *random], np.float32).reshape(-1, 128)
@@ -72,7 +74,7 @@ def _check_edges(maker: Maker) -> None:
             const uint place = thread_position_in_grid.x;
             ((device float4*)rounded)[place] = round_fp4(((const device float4*)vectors)[place]);
         """,
-        header=plain_text(HEADERS / "rounding.metal"),
+        header=plain_text(HEADERS / "rounding.metal") + plain_text(HEADERS / "fp4.metal"),
     )
     (found,) = kernel(
         inputs=[mx.array(vectors)],

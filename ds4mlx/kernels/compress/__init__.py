@@ -36,7 +36,7 @@ import numpy as np
 
 from ds4mlx import compressor
 from ds4mlx.kernels.cached_row import FUNCTIONS, THREADS, cached_row, cached_row_constants, row_dtype
-from ds4mlx.kernels.index_queries import INDEX_DIM, index_vectors
+from ds4mlx.kernels.index_queries import INDEX_DIM, INDEX_FUNCTIONS, index_vectors
 from ds4mlx.kernels.kernel import Example, Kernel, Maker
 from ds4mlx.kernels.sample_rows import CLOSE, ONE_STEP, normal, numbers, turns
 from shared.kv.payload import NO_SCORE
@@ -57,7 +57,7 @@ ROWS_AND_INDEX = Kernel(
     body=_FOLDER / "rows_and_index.metal",
     inputs=("ring", "own", "norm", "index_norm", "rotation", "numbers"),
     outputs=("rows", "index_rows"),
-    functions=(*FUNCTIONS, "index_vector.metal", "functions.metal"),
+    functions=(*FUNCTIONS, *INDEX_FUNCTIONS, "functions.metal"),
 )
 KERNELS = (ROWS, ROWS_AND_INDEX)
 

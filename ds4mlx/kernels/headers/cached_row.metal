@@ -20,7 +20,7 @@ static inline void store_row(const thread float2* pairs, const device float2* no
     for (int number = 0; number < PAIRS_EACH; number++) {
         const uint pair = pair_of(number, lane, simdgroup);
         const bool inside = pair < HEAD_DIM / 2;
-        float2 value = 0;
+        float2 value = float2(0);
         if (inside) {
             value = turn(pairs[number] * scale * norm[pair], turns[pair]);
         }

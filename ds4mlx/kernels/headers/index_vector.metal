@@ -1,4 +1,4 @@
-// What the indexer's vectors, queries and window rows alike, go through. Follows rotate.metal and rounding.metal.
+// What the indexer's vectors, queries and window rows alike, go through. Follows rotate.metal and fp4.metal.
 // Constants: HEAD_DIM, ROUNDS. Spec: model 4.6 and 4.7.
 static constant constexpr const int INDEX_DIM = 128;
 

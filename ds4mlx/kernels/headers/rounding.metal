@@ -1,6 +1,6 @@
-// The rounding of cached rows and index vectors, each spread over the lanes of a simdgroup. Scales come from
-// exponent bits, and all of them are powers of two: every product with one is exact. No step depends on numbers
-// below 2^-126, which a GPU takes for 0. Spec: model 4.1.
+// Rounding to small floats with a scale for a block of numbers, spread over the lanes of a simdgroup. Scales come
+// from exponent bits, and all of them are powers of two: every product with one is exact. No step depends on
+// numbers below 2^-126, which a GPU takes for 0. Spec: model 4.1.
 
 // The power of two at or above `largest` / (1 + part / 2^23), `largest` being at least 2^-126 times that.
 static inline float power_at_or_above(float largest, uint part) {
@@ -26,32 +26,4 @@ static inline float2 round_fp8(float2 values) {
     const float scale = power_at_or_above(largest * 0.00390625f, 0x600000u);
     const float2 scaled = values * inverse_power(scale);
     return float2(round_to(scaled.x, 3, 0.015625f), round_to(scaled.y, 3, 0.015625f)) * scale;
-}
-
-// E2M1 in blocks of 32: four numbers a lane, eight lanes a block. The scale is the power of two at or above
-// amax / 6, and 6 = 1.5 * 2^2.
-static inline float4 round_fp4(float4 values) {
-    const float4 sizes = abs(values);
-    float largest = max(max(sizes.x, sizes.y), max(sizes.z, sizes.w));
-    largest = max(largest, simd_shuffle_xor(largest, 1));
-    largest = max(largest, simd_shuffle_xor(largest, 2));
-    largest = max(largest, simd_shuffle_xor(largest, 4));
-    const float scale = power_at_or_above(max(largest, 7.052966105e-38f) * 0.25f, 0x400000u);
-    float4 scaled = values * inverse_power(scale);
-    for (uint place = 0; place < 4; place++) {
-        scaled[place] = round_to(scaled[place], 1, 1.0f);
-    }
-    return scaled * scale;
-}
-
-// Orthonormal Walsh-Hadamard transform in natural order of 128 numbers, four neighbours a lane: sums and
-// differences at distances 1, 2, 4 and so on.
-static inline float4 hadamard(float4 values, uint lane) {
-    values = float4(values.x + values.y, values.x - values.y, values.z + values.w, values.z - values.w);
-    values = float4(values.xy + values.zw, values.xy - values.zw);
-    for (uint distance = 1; distance < 32; distance *= 2) {
-        const float4 other = simd_shuffle_xor(values, distance);
-        values = lane & distance ? other - values : values + other;
-    }
-    return values * 0.08838834764831845f;
 }

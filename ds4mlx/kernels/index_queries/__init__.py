@@ -28,6 +28,7 @@ from ds4mlx.rounding import hadamard, round_fp4
 from ds4mlx.step import rotate
 
 INDEX_DIM = 128
+INDEX_FUNCTIONS = ("fp4.metal", "index_vector.metal")
 _LANES = INDEX_DIM // 4
 _LARGEST_GROUP = 128  # so that one token's heads spread over many cores
 
@@ -36,7 +37,7 @@ KERNEL = Kernel(
     body=Path(__file__).parent / "kernel.metal",
     inputs=("projected", "rotation"),
     outputs=("queries",),
-    functions=("rotate.metal", "rounding.metal", "index_vector.metal"),
+    functions=("rotate.metal", "rounding.metal", *INDEX_FUNCTIONS),
 )
 KERNELS = (KERNEL,)
 
