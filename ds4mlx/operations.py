@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
-from ds4mlx.experts import ExpertStore, RawExperts
+from ds4mlx.experts import ExpertDimensions, ExpertStore, RawExperts
 from ds4mlx.kernels import (
     attend,
     attention_rows,
@@ -32,7 +32,7 @@ from ds4mlx.kernels import (
     top_k,
 )
 from ds4mlx.kernels.kernel import Maker
-from ds4mlx.linear import FloatMatrix, Matrix
+from ds4mlx.linear import Dimensions, FloatMatrix, Matrix
 from ds4mlx.state import frontier_widths
 from shared.model.shape import ModelShape
 
@@ -62,6 +62,7 @@ class Operations:
     route: Call
     run_experts: Call
     stack_rows: Call
+    refusals: list[str]  # why kernels do not take this model's dimensions; their fallbacks are used
 
 
 def plain_operations(shape: ModelShape, *, rounds: bool) -> Operations:
@@ -89,6 +90,7 @@ def make_operations(shape: ModelShape, makers: Makers, *, rounds: bool, quality:
         route=made.route(),
         run_experts=made.run_experts(),
         stack_rows=made.stack_rows(),
+        refusals=made.refusals,
     )
 
 
@@ -100,10 +102,19 @@ class _Maker:
         self._makers = makers
         self._rounds = rounds
         self._quality = quality
+        self.refusals: list[str] = []
 
     def plain_or(self, name: str, fallback: Call, build: Call) -> Call:
         maker = self._makers(name)
-        return fallback if maker is None else build(maker)
+        return fallback if maker is None else self._built(name, fallback, partial(build, maker))
+
+    def _built(self, name: str, fallback: Call, build: Call) -> Call:
+        """What `build` makes, or the fallback for dimensions that the kernels are not written for."""
+        try:
+            return cast("Call", build())
+        except ValueError as reason:
+            self.refusals.append(f"{name}: {reason}")
+            return fallback
 
     def mixing(self, name: str, package: Any) -> Call:
         """For mixes of blocks and of the head, which differ in their outputs, and of either dtype."""
@@ -113,9 +124,9 @@ class _Maker:
 
         @cache
         def made(mixes: int, dtype: mx.Dtype) -> Call:
-            return package.build(
-                maker, width=shape.embedding_width, streams=shape.streams, mixes=mixes, dtype=dtype
-            )
+            sizes = {"width": shape.embedding_width, "streams": shape.streams}
+            build = partial(package.build, maker, mixes=mixes, dtype=dtype, **sizes)
+            return self._built(name, package.fallback, build)
 
         def call(*arguments: mx.array) -> Any:
             mix = arguments[-1]
@@ -149,9 +160,11 @@ class _Maker:
         maker = self._makers("project")
         if maker is None:
             return project.fallback
-        made = cache(
-            lambda first, second: _one_or_two(maker, first, second)  # by dimensions: layers are alike
-        )
+
+        @cache
+        def made(first: Dimensions, second: Dimensions | None) -> Call:
+            plain = partial(project.fallback, groups=first.groups)
+            return self._built("project", plain, partial(project.build, maker, first=first, second=second))
 
         def for_matrices(first: Matrix, second: Matrix | None, groups: int) -> Call:
             if isinstance(first, FloatMatrix) or isinstance(second, FloatMatrix):
@@ -165,9 +178,11 @@ class _Maker:
         plain = partial(project_swiglu.fallback, clamp=clamp)
         if maker is None:
             return plain
-        made = cache(
-            lambda gate_up, router: project_swiglu.build(maker, gate_up=gate_up, router=router, clamp=clamp)
-        )
+
+        @cache
+        def made(gate_up: Dimensions, router: Dimensions) -> Call:
+            build = partial(project_swiglu.build, maker, gate_up=gate_up, router=router, clamp=clamp)
+            return self._built("project_swiglu", plain, build)
 
         def for_matrices(gate_up: Matrix, router: Matrix, groups: int) -> Call:
             if isinstance(gate_up, FloatMatrix) or isinstance(router, FloatMatrix):
@@ -252,16 +267,13 @@ class _Maker:
         plain = partial(run_experts.fallback, clamp=shape.swiglu_clamp)
         if maker is None:
             return plain
-        made = cache(
-            lambda experts, down: run_experts.build(
-                maker,
-                experts=experts,
-                shared_down=down,
-                used=shape.experts_used,
-                clamp=shape.swiglu_clamp,
-                quality=self._quality,
-            )
-        )
+
+        @cache
+        def made(experts: ExpertDimensions, down: Dimensions) -> Call:
+            numbers: Numbers = {"used": shape.experts_used, "clamp": shape.swiglu_clamp}
+            numbers["quality"] = self._quality
+            build = partial(run_experts.build, maker, experts=experts, shared_down=down, **numbers)
+            return self._built("run_experts", plain, build)
 
         def call(
             x: mx.array,
@@ -306,7 +318,3 @@ class _ForMatrices:
             # The matrices are kept too, so that no other one can take their identity.
             found = self._made[key] = (self._make(first, second, groups), first, second)
         return found[0](x, first, second)
-
-
-def _one_or_two(maker: Maker, first: Any, second: Any) -> Call:
-    return project.build(maker, first=first, second=second)

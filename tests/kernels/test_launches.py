@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ mx = pytest.importorskip("mlx.core")
 
 from bench.flash_graph import SHAPE, flash_graph  # noqa: E402
 from bench.host_overhead import launches, mean_launches, primitives  # noqa: E402
+from ds4mlx.kernels import route  # noqa: E402
 from ds4mlx.model import Model  # noqa: E402
+from ds4mlx.operations import make_operations  # noqa: E402
 
 MOST = 18 * 43  # a decode step over Flash's layers, on average
 
@@ -66,3 +69,10 @@ def test_a_prefill_steps_arrays_are_bounded_by_its_tokens(model: Model) -> None:
         # Scores over all compressed rows come in blocks of at most 64 Mi numbers.
         assert elements <= max(bound, 64 << 20), (start, name, elements)
     assert largest_array(model, 0, count)[0] <= 2 * bound
+
+
+def test_dimensions_that_kernels_refuse_fall_back() -> None:
+    few_experts = replace(SHAPE, expert_count=4, experts_used=2)
+    operations = make_operations(few_experts, lambda name: mx.fast.metal_kernel, rounds=True)
+    assert [refusal.split(":")[0] for refusal in operations.refusals] == ["route"]
+    assert operations.route.func is route.fallback
