@@ -30,6 +30,8 @@ class BuildCounts:
 counts = BuildCounts()
 # Every kernel this process asked for, in order: its source and language.
 requests: list[tuple[str, str]] = []
+# Where compiled kernels are kept, if not in the cache: those of mutants are wanted once.
+kernel_folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,23 @@ def built_once(target: Path, make: Callable[[Path], None]) -> Path:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{os.getpid()}-{threading.get_ident()}-{target.name}")
-        make(temporary)
-        os.replace(temporary, target)
+        try:
+            make(temporary)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
     return target
 
 
-def run_compiler(arguments: Sequence[str], what: str) -> None:
-    """Runs clang++ on `arguments`.
+def run_compiler(arguments: Sequence[str], what: str, text: str | None = None) -> None:
+    """Runs clang++ on `arguments`, with `text` as its standard input.
 
     Raises:
         KernelError: it refuses; `what` begins the message.
     """
-    done = subprocess.run([compiler()[0], *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [compiler()[0], *arguments], input=text, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise KernelError(f"{what}:\n{done.stderr[:MAX_MESSAGE]}")
 
@@ -81,10 +88,12 @@ def runtime_library() -> Path:
     sources = sorted((ROOT / "runtime").iterdir())
     name = digest(compiler()[1], (INCLUDE / "ksim.h").read_bytes(), *(path.read_bytes() for path in sources))
     flags = ["-std=c++17", "-O2", "-g1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+    libraries = ["-lpthread", "-lm"]
 
     def make(target: Path) -> None:
         run_compiler(
-            [*flags, "-o", str(target), str(ROOT / "runtime/runtime.cpp")], "the executor does not compile"
+            [*flags, "-o", str(target), str(ROOT / "runtime/runtime.cpp"), *libraries],
+            "the executor does not compile",
         )
 
     return built_once(cache_dir() / f"libksim-{name}.so", make)
@@ -135,14 +144,13 @@ def kernel_library(source: str, language: str, check: str) -> KernelLibrary:
 def _kernel_library(source: str, language: str, check: str) -> KernelLibrary:
     flags = _flags(language, check)
     name = digest(_headers_digest(), *flags, source)
-    folder = cache_dir() / "kernels"
+    folder = kernel_folder or cache_dir() / "kernels"
 
     def make(target: Path) -> None:
-        header = precompiled_header(language, check)
-        link = ["-fno-sanitize-link-runtime"] if check == "full" else []
-        text = built_once(folder / f"{name}.cpp", lambda temporary: _write(temporary, source))
-        files = ["-shared", "-nostartfiles", "-o", str(target), str(text)]
-        run_compiler([*flags, "-include-pch", str(header), *link, *files], "kernel does not compile")
+        arguments = ["-include-pch", str(precompiled_header(language, check)), "-shared", "-o", str(target)]
+        # The executor and what is loaded already have the rest of the symbols.
+        link = ["-nostdlib", "-lgcc", "-fno-sanitize-link-runtime"]
+        run_compiler([*flags, *arguments, "-x", "c++", "-", *link], "kernel does not compile", source)
         counts.compiled += 1
 
     path = built_once(folder / f"{name}.so", make)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,8 +106,9 @@ def _judge(check: Check, text: str) -> tuple[str, str]:
     return SURVIVED, ""
 
 
-def _work(connection: Connection, check: Check, original: str, deadline: float) -> None:
+def _work(connection: Connection, check: Check, original: str, deadline: float, folder: str) -> None:
     """A worker: texts come in, verdicts go out."""
+    build.kernel_folder = Path(folder)
     from tests.ksim.executor import limits
 
     limits.deadline = deadline
@@ -125,8 +127,8 @@ def _work(connection: Connection, check: Check, original: str, deadline: float) 
 class _Worker:
     """A process that judges texts, started anew after one that it did not survive."""
 
-    def __init__(self, check: Check, original: str, deadline: float) -> None:
-        self._arguments = (check, original, deadline)
+    def __init__(self, check: Check, original: str, deadline: float, folder: str) -> None:
+        self._arguments = (check, original, deadline, folder)
         self._patience = deadline * 2
         self._process: multiprocessing.process.BaseProcess | None = None
         self._connection: Any = None
@@ -189,8 +191,14 @@ def run_mutants(
     Raises:
         RuntimeError: `check` does not pass the unbroken text.
     """
+    with tempfile.TemporaryDirectory() as folder:
+        crew = [_Worker(check, original, deadline, folder) for _ in range(max(1, workers))]
+        outcomes = _all_judged(of, crew)
+    return MutationResult(kernel, text_digest(original), outcomes, dict(equivalents or {}))
+
+
+def _all_judged(of: Sequence[Mutant], crew: Sequence[_Worker]) -> tuple[Outcome, ...]:
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    crew = [_Worker(check, original, deadline) for _ in range(max(1, workers))]
     for worker in crew:
         idle.put(worker)
 
@@ -203,8 +211,7 @@ def run_mutants(
 
     try:
         with ThreadPoolExecutor(len(crew)) as threads:
-            outcomes = tuple(threads.map(judged, of))
+            return tuple(threads.map(judged, of))
     finally:
         for worker in crew:
             worker.stop()
-    return MutationResult(kernel, text_digest(original), outcomes, dict(equivalents or {}))
