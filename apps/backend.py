@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from shared.text.tokenizer import Tokenizer
 
 Backend = Literal["mlx", "cuda", "reference", "scripted"]
 Say = Callable[[str], None]
+Clock = Callable[[], float]
 
 
 def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say | None = None) -> Engine:
@@ -129,6 +130,29 @@ def kernel_report() -> list[dict[str, Any]]:
         asdict(found) | {"kernels": [kernel.name for kernel in operation(found.operation).KERNELS]}
         for found in choose_kernels(mx).statuses
     ]
+
+
+def kernel_times(context: int, prefill_chunk: int | None, clock: Clock) -> Iterator[dict[str, Any]]:
+    """Measured times of the MLX backend's operations in the decode step that ends at `context` and, if
+    `prefill_chunk` is given, in a prefill step of so many tokens that ends there: see
+    `ds4mlx.kernel_measure.measure`.
+
+    Raises BackendUnavailable where there is no Metal.
+    """
+    if reason := why_unavailable("mlx"):
+        raise BackendUnavailable(reason)
+    import mlx.core as mx
+
+    from ds4mlx.kernel_choice import choose_kernels
+    from ds4mlx.kernel_measure import measure, why_unmeasurable
+    from ds4mlx.kernels.timing import Stopwatch
+    from ds4mlx.kernels.workload import Moment
+
+    if reason := why_unmeasurable():
+        raise BackendUnavailable(reason)
+    counts = [1] if prefill_chunk is None else [1, prefill_chunk]
+    moments = [Moment(context - count, count) for count in counts]
+    return measure(moments, choose_kernels(mx), Stopwatch(clock))
 
 
 def warm(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,8 +14,9 @@ from typing import Annotated, TextIO
 import typer
 
 from apps import options
-from apps.backend import open_engine
+from apps.backend import kernel_times, open_engine
 from apps.bench.frontier_logits import FrontierLogits
+from apps.bench.kernels import check_kernel_options, write_kernel_times
 from apps.bench.plot import write_chart
 from apps.bench.prompt import PromptSource
 from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
@@ -99,9 +101,25 @@ def bench(
     trace: options.TraceOption = None,
     activation: options.ActivationOption = "kv",
     dense_index_rows: options.DenseIndexRowsOption = 0,
+    kernels: Annotated[
+        bool,
+        typer.Option(
+            "--kernels",
+            help="Time each Metal kernel instead, on random weights of Flash's shapes: in the decode step "
+            "that ends at --ctx-max and, if --prefill-chunk is given, in such a prefill step.",
+        ),
+    ] = False,
 ) -> None:
     """Measure prefill and generation speed over growing contexts."""
     if context.invoked_subcommand is not None:
+        return
+    if kernels:
+        check_kernel_options(backend, ctx_max, prefill_chunk, [prompt_file, chat_prompt_file, prompt_tokens])
+        if csv is not None:
+            check_writable(csv)
+        rows = kernel_times(ctx_max, prefill_chunk, time.perf_counter)
+        with _output(csv) as output:
+            write_kernel_times(rows, output, as_json=as_json)
         return
     limit_threads(threads)
     settings = SweepSettings(
