@@ -24,7 +24,7 @@ from tests.kernels.row_reference import (
 )
 from tests.support.golden import golden_arrays
 
-CLOSE = 2e-6
+CLOSE = 1e-6
 EPSILON = 1e-6
 
 

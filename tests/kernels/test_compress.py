@@ -27,7 +27,7 @@ from tests.kernels.row_reference import (
 )
 from tests.support.golden import golden_arrays
 
-CLOSE = 5e-6
+CLOSE = 2e-6
 EPSILON = 1e-6
 INDEX_DIM = 128
 # Called with `rounds`, gives what is called with the arguments and `windows`.

@@ -11,7 +11,7 @@ int32 [8] -> ranks float32 [n, Q], rows [n, D] (float16 if rows are rounded, els
   frontier = compressor[:W] + positional[position % r]
 
 Squares are summed in float32, by each thread over its numbers in ascending order and then over the
-threadgroup: the same bits each time. Ranks and unrounded rows are within 2e-6 of the exact result in parts of
+threadgroup: the same bits each time. Ranks and unrounded rows are within 1e-6 of the exact result in parts of
 the largest, for at most 2,048 squares with errors of 2^-24 each, a root and three products. Rounding itself
 is exact, so rounded rows are those of the unrounded ones, bit for bit; an error before it can move a number
 by one step of FP8. The frontier row is one addition. Spec: model §4.5, steps 2 and 3, and §4.6.

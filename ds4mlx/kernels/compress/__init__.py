@@ -11,7 +11,7 @@ A frontier row is [kv | score] of the attention compressor, k D each, then those
 Where windows overlap, the tokens of the window before it take part, with the first halves of their columns,
 and its own with the second. A score at or below half of NO_SCORE has no weight; a channel without other
 scores is 0. The row is then normed, turned and rounded as every cached row (ds4mlx/kernels/cached_row.py),
-the index row as every index vector (ds4mlx/kernels/index_queries). Before rounding, rows are within 5e-6 of
+the index row as every index vector (ds4mlx/kernels/index_queries). Before rounding, rows are within 2e-6 of
 the exact result in parts of the largest: weights have the errors of an exponential function, and an average
 of 128 can be a tenth of its terms. Rounding itself is exact.
 
