@@ -103,6 +103,7 @@ class MetalKernel:
     atomic_outputs: bool
     check: str
     seed: int
+    flush_subnormals: bool
     _plans: dict[Signature, tuple[Plan, list[Parameter]]] = field(default_factory=dict)
 
     def __call__(
@@ -214,8 +215,7 @@ class MetalKernel:
             Place(parameter.name, index, writable=parameter.input is None)
             for index, parameter in enumerate(parameters)
         ]
-        # Metal leaves it to the device whether subnormal numbers are flushed, so both are tried.
-        flags = (FULL if self.check == "full" else 0) | (FLUSHES_SUBNORMALS if self.seed % 2 else 0)
+        flags = (FULL if self.check == "full" else 0) | (FLUSHES_SUBNORMALS if self.flush_subnormals else 0)
         return Plan(kernel, "ksim_entry", places, len(parameters), flags)
 
 
@@ -254,6 +254,7 @@ def metal_kernel(
     atomic_outputs: bool = False,
     check: str | None = None,
     seed: int | None = None,
+    flush_subnormals: bool = False,
 ) -> MetalKernel:
     """mx.fast.metal_kernel, simulated.
 
@@ -261,13 +262,21 @@ def metal_kernel(
         name, input_names, output_names, source, header, ensure_row_contiguous, atomic_outputs: as in MLX.
         check: "fast" finds addresses out of bounds and divergent barriers; "full" also races between threads
             and threadgroups and reads of what nobody wrote. Default: KSIM_CHECK, else "fast".
-        seed: 0 runs threads in order, other numbers in orders of their own; odd ones also flush subnormal
-            float numbers to zero, as a device may. Default: KSIM_SEED, else 0.
+        seed: 0 runs threads in order, other numbers in orders of their own. Default: KSIM_SEED, else 0.
+        flush_subnormals: single-precision numbers below 2^-126 count as zero, as Metal leaves to a device.
     """
     check = check or os.environ.get("KSIM_CHECK", "fast")
     if check not in CHECKS:
         raise ValueError(f"check is one of {', '.join(CHECKS)}, not {check!r}")
-    seed = int(os.environ.get("KSIM_SEED", "0")) if seed is None else seed
     return MetalKernel(
-        name, input_names, output_names, source, header, ensure_row_contiguous, atomic_outputs, check, seed
+        name=name,
+        input_names=input_names,
+        output_names=output_names,
+        source=source,
+        header=header,
+        ensure_row_contiguous=ensure_row_contiguous,
+        atomic_outputs=atomic_outputs,
+        check=check,
+        seed=int(os.environ.get("KSIM_SEED", "0")) if seed is None else seed,
+        flush_subnormals=flush_subnormals,
     )
