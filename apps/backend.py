@@ -16,7 +16,7 @@ from apps.lock import hold_instance_lock
 from apps.memory import check_fits, memory_budget
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
-from apps.startup import plan_line
+from apps.startup import load_progress, plan_line
 from apps.threads import limit_threads
 from shared.errors import BackendUnavailable, UsageError
 from shared.model.shape import ModelShape
@@ -48,28 +48,53 @@ def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say
     choice = choose_model(options.model)
     if choice.note:
         say(choice.note)
-    shape, plan = plan_of_file(backend, choice.path, options.context, options.prefill_chunk)
-    plan = _for_all_sessions(plan, options)
-    say_plan(plan_line(plan, backend))
-    check_fits(shape, plan, memory_budget(options.simulate_memory), options.prefill_chunk)
+    plan = _checked_plan(backend, choice.path, options, say_plan)
     hold_instance_lock(choice.path.stat().st_size)
     if options.warm_weights:
         warm(choice.path)
-    return _open_mlx(choice.path, options) if backend == "mlx" else _open_reference(choice.path, options)
+    if backend == "reference":
+        return _open_reference(choice.path, options)
+    return _open_mlx(choice.path, options, plan, say)
+
+
+def _checked_plan(backend: Backend, path: Path, options: EngineOptions, say_plan: Say) -> MemoryPlan:
+    """What this machine will need, told and found to fit; before that, the same for the machine that
+    `--simulate-memory` imagines. Raises NotEnoughMemory, ModelFileError."""
+    chunk, simulated = options.prefill_chunk, options.simulate_memory
+    shape, plan = plan_of_file(backend, path, options.context, chunk)
+    plan = _for_all_sessions(plan, options)
+    if simulated is None:
+        say_plan(plan_line(plan, backend))
+    else:
+        _, there = plan_of_file(backend, path, options.context, chunk, simulated=True)
+        there = _for_all_sessions(there, options)
+        say_plan(f"{plan_line(there, backend)} on {simulated_machine(backend, simulated)}")
+        check_fits(shape, there, memory_budget(simulated), chunk)
+        if there != plan:
+            say_plan(f"{plan_line(plan, backend)} on this machine")
+    check_fits(shape, plan, memory_budget(), chunk)
+    return plan
+
+
+def simulated_machine(backend: Backend, memory: str) -> str:
+    """What `--simulate-memory` stands for: MLX runs on the GPU of a Mac there."""
+    return f"a {'Mac' if backend == 'mlx' else 'machine'} with {memory} (simulated)"
 
 
 def plan_of_file(
-    backend: Backend, path: Path, context: int, prefill_chunk: int | None
+    backend: Backend, path: Path, context: int, prefill_chunk: int | None, *, simulated: bool = False
 ) -> tuple[ModelShape, MemoryPlan]:
     """The shape of a model file and what `backend` would take for it with one session, from the header
-    alone. Raises ModelFileError."""
+    alone: here, or on a `simulated` machine. Raises ModelFileError."""
     from shared.model.open import open_model
 
-    if backend == "mlx":
-        from ds4mlx.plan import plan
-    else:
-        from shared.model.reference_engine import plan
     with open_model(path) as model:
+        if backend == "mlx":
+            from ds4mlx.plan import plan as mlx_plan
+
+            return model.shape, mlx_plan(model, context, prefill_chunk, gpu=simulated)
+        from shared.model.reference_engine import plan
+
         return model.shape, plan(model, context, prefill_chunk)
 
 
@@ -184,7 +209,7 @@ def _open_reference(path: Path, options: EngineOptions) -> Engine:
     )
 
 
-def _open_mlx(path: Path, options: EngineOptions) -> Engine:
+def _open_mlx(path: Path, options: EngineOptions, plan: MemoryPlan, say: Say) -> Engine:
     from ds4mlx.engine import load
 
     return load(
@@ -196,6 +221,8 @@ def _open_mlx(path: Path, options: EngineOptions) -> Engine:
         power=options.power,
         activation=options.activation,
         dense_index_rows=options.dense_index_rows,
+        planned_bytes=plan.total,
+        progress=load_progress(plan.weights, say),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from apps import options
-from apps.backend import Backend, kernel_report, plan_of_file, why_unavailable
+from apps.backend import Backend, kernel_report, plan_of_file, simulated_machine, why_unavailable
 from apps.console import console, say
 from apps.memory import GIB, check_fits, memory_budget, physical_memory
 from apps.model_choice import choose_model
@@ -88,7 +88,7 @@ def examine(
         yield _kernels(strict)
     budget = memory_budget(simulate_memory)
     yield _memory(budget, simulate_memory)
-    yield from _model(model, context, prefill_chunk, budget)
+    yield from _model(model, context, prefill_chunk, budget, simulate_memory)
     yield _disk(Path.cwd())
 
 
@@ -151,7 +151,9 @@ def _memory(budget: int, simulated: str | None) -> Finding:
     return Finding("memory", None, text, {"physical_bytes": physical_memory(), "usable_bytes": budget})
 
 
-def _model(model: Path | None, context: int, prefill_chunk: int | None, budget: int) -> Iterator[Finding]:
+def _model(
+    model: Path | None, context: int, prefill_chunk: int | None, budget: int, simulated: str | None
+) -> Iterator[Finding]:
     try:
         choice = choose_model(model)
     except Ds4Error as error:
@@ -159,14 +161,18 @@ def _model(model: Path | None, context: int, prefill_chunk: int | None, budget: 
         return
     path = {"path": str(choice.path)}
     try:
-        backend: Backend = "reference" if why_unavailable("mlx") else "mlx"
-        shape, plan = plan_of_file(backend, choice.path, context, prefill_chunk)
+        # The plan of a simulated Mac needs no MLX.
+        backend: Backend = "reference" if why_unavailable("mlx") and simulated is None else "mlx"
+        shape, plan = plan_of_file(
+            backend, choice.path, context, prefill_chunk, simulated=simulated is not None
+        )
     except Ds4Error as error:
         yield Finding("model", False, str(error), path | {"problems": list(getattr(error, "problems", ()))})
         return
     yield Finding("model", True, f"{choice.path} ({shape.variant}){_note(choice.note)}", path)
     weights, buffers, total = (part / GIB for part in (plan.weights, plan.context_buffers, plan.total))
     text = f"ctx {plan.context}: weights {weights:.2f} GiB + context {buffers:.2f} GiB = {total:.2f} GiB"
+    where = "" if simulated is None else f"on {simulated_machine(backend, simulated)}: "
     figures = {
         "context": plan.context,
         "weight_bytes": plan.weights,
@@ -179,9 +185,9 @@ def _model(model: Path | None, context: int, prefill_chunk: int | None, budget: 
     try:
         check_fits(shape, plan, budget, prefill_chunk)
     except Ds4Error as error:
-        yield Finding("memory plan", False, str(error), figures)
+        yield Finding("memory plan", False, f"{where}{error}", figures)
     else:
-        yield Finding("memory plan", True, text, figures)
+        yield Finding("memory plan", True, where + text, figures)
 
 
 def _disk(folder: Path) -> Finding:

@@ -89,7 +89,7 @@ SimulateMemoryOption = Annotated[
         "--simulate-memory",
         metavar="SIZE",
         envvar="DS4_SIMULATE_MEMORY",
-        help="Plan as if the machine had this much memory, for example 64GB.",
+        help="Check first that all would fit a Mac with this much memory, for example 64GB.",
         rich_help_panel=_ENGINE,
     ),
 ]

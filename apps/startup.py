@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from apps.memory import MIB
+from collections.abc import Callable
+
+from apps.memory import GIB, MIB
 from shared.session import Engine, MemoryPlan
 from shared.text.effort import Effort
 
@@ -14,6 +16,23 @@ def plan_line(plan: MemoryPlan, backend: str) -> str:
         f"(ctx={plan.context}, backend={backend}, prefill_chunk={plan.prefill_chunk}, "
         f"raw_kv_rows={plan.raw_rows}, compressed_kv_rows={plan.compressed_rows}{_more(plan)})"
     )
+
+
+def load_progress(weight_bytes: int, say: Callable[[str], None]) -> Callable[[int, int], None] | None:
+    """Says at each quarter how far the loading of a large model is; None for one that takes no time. To be
+    called with (layers read, layers)."""
+    if weight_bytes < GIB:
+        return None
+    told = -1
+
+    def progress(done: int, total: int) -> None:
+        nonlocal told
+        quarter = 4 * done // total
+        if quarter > told:
+            told = quarter
+            say(f"loading weights: {25 * quarter} % of {weight_bytes / GIB:.1f} GiB")
+
+    return progress
 
 
 def _more(plan: MemoryPlan) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from ds4mlx.settings import prepare_environment, set_wired_limit
+from ds4mlx.settings import prepare_environment, set_wired_limit, touches_weights
 from shared.errors import BackendUnavailable, UsageError
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan
 from shared.model.open import ModelFile, open_model
@@ -104,11 +104,13 @@ def load(
     power: int = 100,
     activation: Activation = "kv",
     dense_index_rows: int = 0,
+    planned_bytes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> MlxEngine:
     """Open a model file for this backend. The calling thread owns the engine from now on.
 
-    `load` "mmap" leaves routed experts in the mapped file where Metal can share it. For diagnosis:
+    `load` "mmap" leaves routed experts in the mapped file where Metal can share it. `planned_bytes` are the
+    total of the memory plan, which Metal is to keep resident; without one, the weights. For diagnosis:
     `activation` "float" leaves out the model's own rounding, and up to `dense_index_rows` compressed rows a
     decode step attends to all of them. `progress` is called with (layers read, layers).
     Raises UsageError (an activation mode that only the reference has), ModelFileError, BackendUnavailable.
@@ -130,13 +132,14 @@ def load(
     file = open_model(path, effort_profile=effort_profile)
     try:
         notes = list(file.notes)
-        source = TensorBytes(file.gguf, adopt=load == "mmap" and mx.metal.is_available(), notes=notes)
+        adopt = load == "mmap" and mx.metal.is_available()
+        source = TensorBytes(file.gguf, adopt=adopt, notes=notes, touch=touches_weights())
         reader = WeightReader(file.gguf, file.shape, source, Storage.for_device(file.shape))
         kernels = choose_kernels(mx)
         if warning := kernels.warning():
             notes.append(warning)
         weights = reader.read(progress)
-        set_wired_limit(mx, weights.nbytes)
+        set_wired_limit(mx, weights.nbytes if planned_bytes is None else planned_bytes)
         rounds = activation == "kv"
         operations = make_operations(file.shape, kernels.maker, rounds=rounds, quality=quality)
     except BaseException:

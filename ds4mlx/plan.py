@@ -38,9 +38,15 @@ class Storage:
         prepare_environment()
         import mlx.core as mx
 
-        on_cpu = mx.default_device() == mx.Device(mx.cpu)
-        expands = on_cpu and expanded_expert_bytes(shape) <= EXPANDED_EXPERTS_LIMIT
-        return cls(not on_cpu, expands, shape.streams)
+        if mx.default_device() != mx.Device(mx.cpu):
+            return cls.for_gpu(shape)
+        expands = expanded_expert_bytes(shape) <= EXPANDED_EXPERTS_LIMIT
+        return cls(packed=False, expand_experts=expands, streams=shape.streams)
+
+    @classmethod
+    def for_gpu(cls, shape: ModelShape) -> Storage:
+        """What a GPU holds."""
+        return cls(packed=True, expand_experts=False, streams=shape.streams)
 
     def tensor_bytes(self, info: TensorInfo) -> int:
         """Bytes of one tensor once it is loaded."""
@@ -81,11 +87,15 @@ def weight_bytes(model: ModelFile, storage: Storage) -> int:
     )
 
 
-def plan(model: ModelFile, context: int, prefill_chunk: int | None = None) -> MemoryPlan:
-    """The memory plan of `model` with one session of `context` tokens on the default device."""
+def plan(
+    model: ModelFile, context: int, prefill_chunk: int | None = None, *, gpu: bool = False
+) -> MemoryPlan:
+    """The memory plan of `model` with one session of `context` tokens, on the default device or, with `gpu`,
+    on any GPU, which needs no MLX here."""
+    storage = Storage.for_gpu(model.shape) if gpu else Storage.for_device(model.shape)
     return memory_plan(
         model.shape,
         context,
-        weights=weight_bytes(model, Storage.for_device(model.shape)),
+        weights=weight_bytes(model, storage),
         prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
     )

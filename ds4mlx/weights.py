@@ -112,13 +112,15 @@ class WeightReader:
         if progress is not None:
             progress(count, count)
         data = self._gguf.data("token_embd.weight")
-        return Weights(
+        weights = Weights(
             embedding=mx.array(data.view("<f2").reshape(self._numpy_shape("token_embd.weight"))),
             layers=tuple(layers),
             output_mix=self._hyper_connection("output_hc", (self._shape.streams,)),
             output_norm=self._vector("output_norm.weight"),
             output=self._matrix("output.weight"),
         )
+        mx.eval(*weights.arrays())
+        return weights
 
     def _layer(self, index: int) -> LayerWeights:
         shape, prefix = self._shape, f"blk.{index}."
@@ -181,8 +183,12 @@ class WeightReader:
         raw = RawExperts(gate, up, down, in_type=types[0], down_type=types[2])
         if self._expand:
             return expand(raw)
+        if not raw.in_type is raw.down_type is TensorType.MXFP4:
+            return raw
         # MLX has a mode of its own for the blocks that DeepSeek publishes.
-        return pack_mxfp4(raw) if raw.in_type is raw.down_type is TensorType.MXFP4 else raw
+        packed = pack_mxfp4(raw)
+        mx.eval(*_arrays(packed))  # while `raw`, which may show the file, has another owner than the graph
+        return packed
 
     def _raw_rows(self, name: str) -> mx.array:
         info = self._gguf.tensors[name]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -110,4 +111,68 @@ def test_loading_leaves_nothing_to_compute_but_steps() -> None:
     first = primitives(whole._model, 9)
     whole.open_session(32).sync([1, 2, 3])
     assert primitives(whole._model, 9) == first
+    whole.close()
+
+
+@pytest.mark.parametrize("planned", [None, 1 << 40])
+def test_what_was_planned_is_kept_resident_once_the_weights_are_there(
+    planned: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[object] = []
+    monkeypatch.setattr("ds4mlx.engine.set_wired_limit", lambda _, needed: events.append(needed))
+    whole = load(tiny_q2(), planned_bytes=planned, progress=lambda done, _: events.append(f"layer {done}"))
+    assert events[-2:] == ["layer 6", whole.weight_bytes if planned is None else planned]
+    assert len(events) == 8
+    whole.open_session(64).sync([1, 2, 3])
+    assert len(events) == 8
+    whole.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "no_touch", "adopted", "touched"),
+    [("mmap", "", 18, 18), ("mmap", "1", 18, 0), ("copy", "", 0, 0)],
+)
+def test_experts_stay_in_the_file_where_memory_is_shared(
+    method: Literal["mmap", "copy"],
+    no_touch: str,
+    adopted: int,
+    touched: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a Mac, all but the GPU. The answers are those of copied weights."""
+    imports: list[int] = []
+    touches: list[int] = []
+
+    def share(words: npt.NDArray[np.uint64], copy: bool) -> mx.array:
+        assert copy is False
+        imports.append(words.nbytes)
+        return mx.array(words)
+
+    monkeypatch.setattr(mx, "from_dlpack", share)
+    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
+    monkeypatch.setattr("ds4mlx.engine.set_wired_limit", lambda *_: 0)
+    monkeypatch.setattr("ds4mlx.adoption.touch_pages", lambda data: touches.append(data.nbytes))
+    monkeypatch.setenv("DS4_NO_TOUCH", no_touch)
+    whole = load(tiny_q2(), load=method)
+    assert (len(imports), len(touches)) == (adopted, touched)
+    assert not any("copying" in note for note in whole.notes)
+    tokens = golden_json("prompts.json")["short"]["ids"]
+    found, expected = whole.open_session(64), engine().open_session(64)
+    for session in (found, expected):
+        session.sync(tokens)
+    assert np.array_equal(found.logits(), expected.logits())
+    whole.close()
+
+
+def test_weights_that_cannot_stay_in_the_file_are_copied_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(words: object, copy: bool) -> mx.array:
+        raise ValueError("not here")
+
+    monkeypatch.setattr(mx, "from_dlpack", refuse)
+    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
+    monkeypatch.setattr("ds4mlx.engine.set_wired_limit", lambda *_: 0)
+    whole = load(tiny_q2())
+    assert [note for note in whole.notes if "copying" in note] == [
+        "copying weights that cannot be mapped (blk.0.ffn_gate_exps.weight: not here)"
+    ]
     whole.close()

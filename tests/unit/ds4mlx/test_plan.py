@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,15 @@ import pytest
 from shared.model.known_shapes import FLASH
 from shared.model.open import open_model
 from tests.support.golden import model_path
-from tests.support.model_files import metadata_of, tensors_of, write_hollow
+from tests.support.model_files import MXFP4, SMALL, metadata_of, tensors_of, write_hollow
 
-pytest.importorskip("mlx.core")
+mx = pytest.importorskip("mlx.core")
 
-from ds4mlx.adoption import TensorBytes
-from ds4mlx.plan import Storage, plan, weight_bytes
-from ds4mlx.weights import WeightReader
-from tests.support.mlx_models import engine
+from ds4mlx.adoption import TensorBytes  # noqa: E402
+from ds4mlx.experts import Mxfp4Experts  # noqa: E402
+from ds4mlx.plan import Storage, plan, weight_bytes  # noqa: E402
+from ds4mlx.weights import WeightReader  # noqa: E402
+from tests.support.mlx_models import engine  # noqa: E402
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -40,6 +42,30 @@ def test_a_gpu_pays_for_the_repacked_matrices(tmp_path: Path) -> None:
     path = tmp_path / "flash.gguf"
     write_hollow(path, metadata_of(FLASH), tensors_of(FLASH))
     with open_model(path) as model:
-        grown = weight_bytes(model, Storage(True, False, model.shape.streams)) - model.weight_bytes
+        grown = weight_bytes(model, Storage.for_gpu(model.shape)) - model.weight_bytes
+        planned = plan(model, 32768, gpu=True)
+        here = plan(model, 32768)
     # 40 bytes for 34: the Q8_0 matrices of Flash take 1.1 GiB more than in the file.
     assert 1.0 < grown / 2**30 < 1.15
+    assert planned.weights == grown + model.weight_bytes
+    if mx.default_device() == mx.Device(mx.cpu):
+        # Matrices in float32 are four times as large: no plan for a Mac.
+        assert here.weights > planned.weights + 15 * 2**30
+
+
+def test_repacked_mxfp4_experts_take_what_they_take_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "small.gguf"
+    write_hollow(path, metadata_of(SMALL), tensors_of(SMALL, lambda layer: MXFP4))
+    with open_model(path) as model:
+        storage = Storage.for_gpu(model.shape)
+        source = TensorBytes(model.gguf, adopt=False, notes=[])
+        weights = WeightReader(model.gguf, model.shape, source, storage).read()
+        assert isinstance(weights.layers[0].experts, Mxfp4Experts)
+        assert weights.nbytes == weight_bytes(model, storage)
+
+
+def test_the_plan_for_a_gpu_needs_no_mlx(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_model(model_path("tiny-q2")) as model:
+        expected = weight_bytes(model, Storage(True, False, model.shape.streams))
+        monkeypatch.setitem(sys.modules, "mlx.core", None)
+        assert plan(model, 2048, gpu=True).weights == expected

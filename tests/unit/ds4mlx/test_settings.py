@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ds4mlx.settings import BUFFER_SETTINGS, prepare_environment, set_wired_limit
+import ds4mlx
+from ds4mlx.settings import BUFFER_SETTINGS, prepare_environment, set_wired_limit, touches_weights
 
 
 class FakeMlx:
@@ -64,3 +67,24 @@ def test_without_metal_there_is_no_wired_limit() -> None:
     fake = FakeMlx(available=False)
     assert set_wired_limit(fake, 10, {}) == 0
     assert fake.limits == []
+
+
+def test_weights_are_touched_unless_switched_off() -> None:
+    assert touches_weights({})
+    assert touches_weights({"DS4_NO_TOUCH": "0"})
+    assert not touches_weights({"DS4_NO_TOUCH": "1"})
+
+
+def test_memory_limits_are_set_in_one_place() -> None:
+    """A wired limit that is set here and there, or changed while buffers come and go, has brought whole
+    machines down."""
+    limits = ("set_wired_limit", "set_memory_limit", "set_cache_limit")
+    root = Path(ds4mlx.__file__).parents[1]
+    found = [
+        (path.relative_to(root).as_posix(), ast.unparse(node))
+        for package in ("apps", "shared", "ds4mlx", "ds4cuda", "bench")
+        for path in sorted((root / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in limits
+    ]
+    assert found == [("ds4mlx/engine.py", "set_wired_limit"), ("ds4mlx/settings.py", "mx.set_wired_limit")]
