@@ -1,6 +1,6 @@
 """What a step over a model of published dimensions would launch, as MLX traces it.
 
-Nothing is computed, and the weights are never made.
+Nothing is computed, and the weights are never drawn.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
-from bench.flash_graph import RandomWeights  # noqa: E402
 from ds4mlx.kernels.kernel import Maker  # noqa: E402
-from ds4mlx.linear import HalfMatrix, Matrix, PackedMatrix  # noqa: E402
 from ds4mlx.model import Model  # noqa: E402
 from ds4mlx.operations import make_operations  # noqa: E402
-from shared.gguf.types import TensorType, block_bytes, block_elements  # noqa: E402
+from ds4mlx.random_weights import RandomWeights  # noqa: E402
+from shared.gguf.types import TensorType  # noqa: E402
 from shared.model.shape import ModelShape  # noqa: E402
 
 
@@ -34,30 +33,13 @@ class Launch:
     threads: int  # of a group
 
 
-class _UnmadeWeights(RandomWeights):
-    """Zeros that are only evaluated if something asks for them."""
-
-    def _numbers(self, *shape: int) -> mx.array:
-        return mx.zeros(shape)
-
-    def _blocks(self, kind: TensorType, rows: int, columns: int) -> mx.array:
-        row_bytes = columns // block_elements(kind) * block_bytes(kind)
-        return mx.zeros((self._shape.expert_count, rows, row_bytes), mx.uint8)
-
-    def _matrix(self, inputs: int, outputs: int, *, half: bool = False, groups: int = 1) -> Matrix:
-        several = (groups,) if groups > 1 else ()
-        if half:
-            return HalfMatrix(mx.zeros((*several, outputs, inputs), mx.float16))
-        scales = mx.zeros((*several, outputs, inputs // 32))
-        return PackedMatrix(mx.zeros((*several, outputs, inputs // 4), mx.uint32), scales, scales)
-
-
 class LaunchTrace:
     """Traces steps of a model of this shape with all of its operations as kernels."""
 
     def __init__(self, shape: ModelShape) -> None:
         operations = make_operations(shape, self._maker_of, rounds=True)
-        self._model = Model(_UnmadeWeights(shape, raw=True).draw(), shape, operations=operations)
+        weights = RandomWeights(shape, TensorType.IQ2_XXS, TensorType.Q2_K).draw()
+        self._model = Model(weights, shape, operations=operations)
         self._found: list[Launch] = []
         self._layer: int | None = 0
 
