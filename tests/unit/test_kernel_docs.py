@@ -20,7 +20,8 @@ from ds4mlx.model import STAGES
 from shared.model.known_shapes import FLASH
 from tests.support.kernel_launches import Launch, LaunchTrace
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/kernels.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/kernels.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 RATIOS = (0, 4, 128)
 # A layer before those of the three ratios: the first one begins differently.
@@ -164,12 +165,12 @@ def test_operations_come_in_the_order_of_the_page() -> None:
     told = re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)
     assert sorted(told) == sorted(OPERATIONS)
     assert f"made of {len(told)} *operations*" in TEXT
+    assert f"the {len(told)} operations" in (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 
 
 def test_files_and_switches_exist() -> None:
-    root = PAGE.parents[1]
     for path in re.findall(r"`((?:tests|ds4mlx|bench)/[\w./*-]+)`", TEXT):
-        assert list(root.glob(path.rstrip("/"))), path
+        assert list(ROOT.glob(path.rstrip("/"))), path
     for link in re.findall(r"\]\(([\w./-]+\.md)\)", TEXT):
         assert (PAGE.parent / link).is_file(), link
     assert f"`{SWITCH}=all`" in TEXT
