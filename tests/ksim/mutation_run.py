@@ -127,9 +127,9 @@ def _work(connection: Connection, check: Check, original: str, deadline: float, 
 class _Worker:
     """A process that judges texts, started anew after one that it did not survive."""
 
-    def __init__(self, check: Check, original: str, deadline: float, folder: str) -> None:
+    def __init__(self, check: Check, original: str, deadline: float, patience: float, folder: str) -> None:
         self._arguments = (check, original, deadline, folder)
-        self._patience = deadline * 2
+        self._patience = patience
         self._process: multiprocessing.process.BaseProcess | None = None
         self._connection: Any = None
 
@@ -174,7 +174,8 @@ def run_mutants(
     check: Check,
     *,
     workers: int = 1,
-    deadline: float = 60.0,
+    deadline: float = 20.0,
+    patience: float = 900.0,
     equivalents: Mapping[Key, str] | None = None,
 ) -> MutationResult:
     """Judges each mutant.
@@ -185,14 +186,15 @@ def run_mutants(
         of: mutants of it, all or a sample.
         check: takes a text and raises if the kernel is wrong; a function that another process can import.
         workers: processes at a time.
-        deadline: seconds of processor time a launch may take; twice as long, a worker may be silent.
+        deadline: seconds of processor time that a launch may take.
+        patience: seconds that a worker may be silent, on a machine that does other things too.
         equivalents: proofs by Mutant.key.
 
     Raises:
         RuntimeError: `check` does not pass the unbroken text.
     """
     with tempfile.TemporaryDirectory() as folder:
-        crew = [_Worker(check, original, deadline, folder) for _ in range(max(1, workers))]
+        crew = [_Worker(check, original, deadline, patience, folder) for _ in range(max(1, workers))]
         outcomes = _all_judged(of, crew)
     return MutationResult(kernel, text_digest(original), outcomes, dict(equivalents or {}))
 

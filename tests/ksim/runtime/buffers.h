@@ -7,7 +7,7 @@
 
 namespace {
 constexpr uint8_t SLACK = 0xA5;
-constexpr size_t KEPT_BYTES = size_t(512) << 20;
+constexpr size_t KEPT_BYTES = size_t(512) << 20, KEPT_SLOTS = 256;
 
 // `span` is what the kernel sees; an input has a second, writable view of the same pages.
 struct Slot {
@@ -23,7 +23,7 @@ struct TakenBuffer {
 };
 std::map<std::pair<size_t, uint32_t>, std::vector<Slot>>& kept =
     *new std::map<std::pair<size_t, uint32_t>, std::vector<Slot>>;
-size_t kept_bytes = 0;
+size_t kept_bytes = 0, kept_slots = 0;
 std::vector<TakenBuffer>& taken = *new std::vector<TakenBuffer>;
 
 bool map_slot(Slot& slot, size_t length, uint32_t mode) {
@@ -54,16 +54,20 @@ bool take_slot(Slot& slot, size_t length, uint32_t mode) {
   slot = free_slots.back();
   free_slots.pop_back();
   kept_bytes -= length;
+  kept_slots--;
   return true;
 }
 
 void keep_slot(const Slot& slot) {
-  if (kept_bytes + slot.length > KEPT_BYTES) {
-    unmap_slot(slot);
-    return;
+  if (kept_bytes + slot.length > KEPT_BYTES || kept_slots == KEPT_SLOTS) {
+    for (auto& [size, slots] : kept)
+      for (const Slot& old : slots) unmap_slot(old);
+    kept.clear();
+    kept_bytes = kept_slots = 0;
   }
   kept[{slot.length, slot.mode}].push_back(slot);
   kept_bytes += slot.length;
+  kept_slots++;
 }
 
 // The data ends where the unmapped zone begins, up to 15 bytes of slack that keep its start aligned.

@@ -94,9 +94,9 @@ bool describe_buffer_fault(char* address, bool write, void* pc) {
 
 bool describe_shared_fault(char* address, bool write, void* pc) {
   Executor& e = executor;
-  if (address < e.arena || address >= e.arena + ARENA || e.variables.empty()) return false;
+  if (address < e.arena - GUARD || address >= e.arena + ARENA + GUARD || e.variables.empty()) return false;
   const SharedVariable* nearest = nullptr;
-  size_t distance = ARENA;
+  size_t distance = ~size_t(0);
   for (const SharedVariable& variable : e.variables) {
     size_t away = address < variable.data ? variable.data - address : address - (variable.data + variable.size);
     if (away < distance) {

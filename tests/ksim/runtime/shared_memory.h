@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 namespace {
-constexpr size_t ARENA = 64 << 20, SHARED_GUARD = 4 * PAGE;
+constexpr size_t ARENA = 256 << 20, SHARED_GUARD = 1 << 20;
 
 // Pages opened by earlier launches, in order; a launch with the same layout needs no system call.
 struct OpenPages {
@@ -52,7 +52,10 @@ char* new_variable(uint32_t id, size_t size, size_t align, const char* name) {
 
 void begin_shared_memory() {
   Executor& e = executor;
-  if (!e.arena) e.arena = (char*)mmap(nullptr, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (!e.arena) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    e.arena = (char*)mmap(nullptr, ARENA + 2 * GUARD, PROT_NONE, flags, -1, 0) + GUARD;
+  }
   e.arena_used = e.shared_bytes = 0;
   e.variables.clear();
   e.dynamic = nullptr;

@@ -13,8 +13,8 @@
 
 namespace {
 constexpr size_t PAGE = 4096, STACK = 256 << 10;
-// Unmapped bytes on either side of a buffer: an index that is wrong by less than this is caught.
-constexpr size_t GUARD = size_t(1) << 30;
+// Unmapped bytes on either side of a buffer: room for any 32-bit index of 16-byte elements.
+constexpr size_t GUARD = size_t(64) << 30;
 constexpr uint32_t MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS, WARP = 32;
 
 enum State : uint8_t { READY, WAITS_FOR_WARP, WAITS_FOR_BLOCK, FINISHED };

@@ -61,6 +61,16 @@ FAULTS = [
         "full",
     ),
     Fault("write past an output", SHARED + "y[t + 1] = 1;", r"out of bounds write at 'y' byte offset 256"),
+    Fault(
+        "vector at index -1",
+        SHARED + "y[t] = ((const device float4*)x)[t - 1u].x;",
+        r"out of bounds read at 'x' byte offset 6",
+    ),
+    Fault(
+        "threadgroup memory at index -1",
+        SHARED + "threadgroup float* p = s; y[t] = p[t - 1u];",
+        r"at threadgroup 's' byte offset 1717",
+    ),
     Fault("negative index", SHARED + "y[int(t) - 2000] = 1;", r"out of bounds write at 'y' byte offset -"),
     Fault(
         "write to an input",

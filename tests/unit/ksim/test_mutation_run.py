@@ -22,7 +22,7 @@ def word(text: str, occurrence: int = 0) -> Mutant:
 
 def test_crashes_and_silence_kill_a_mutant() -> None:
     texts = [word("fine 1"), word("crash"), word("wrong"), word("hang"), word("fine 2")]
-    result = run_mutants("words", "fine", texts, check_words, deadline=1.0)
+    result = run_mutants("words", "fine", texts, check_words, patience=1.0)
     assert [outcome.verdict for outcome in result.outcomes] == [
         "same code",
         "killed",
@@ -82,6 +82,6 @@ def test_a_mutant_that_does_not_compile_does_not_count() -> None:
 @needs_clang
 @pytest.mark.long
 def test_every_mutant_of_the_norm_is_killed_or_the_same_code() -> None:
-    result = run_mutants("rms_norm", RMS_NORM, mutants(RMS_NORM), check_rms_norm, workers=2, deadline=20)
+    result = run_mutants("rms_norm", RMS_NORM, mutants(RMS_NORM), check_rms_norm, workers=2)
     assert result.survivors() == []
     assert sum(counts.get("killed", 0) for counts in result.counts().values()) == 23
