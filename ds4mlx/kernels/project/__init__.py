@@ -27,7 +27,7 @@ import numpy as np
 
 from ds4mlx.kernels import half_matmul
 from ds4mlx.kernels.kernel import Example, Kernel, Maker
-from ds4mlx.linear import Dimensions, HalfMatrix, Matrix, multiply_groups, pack_q8_0
+from ds4mlx.linear import Dimensions, HalfMatrix, Matrix, PackedMatrix, multiply_groups, pack_q8_0
 
 ROWS = 4
 GROUP = (64, 1, 1)
@@ -147,3 +147,9 @@ def examples() -> Iterator[Example]:
     for count in (1, 20):
         x = mx.array(random.standard_normal((count, 64), np.float32))
         yield Example(f"Q8_0 and float16, {count} tokens", build_both, fallback, (x, packed, half), 1e-5)
+    groups = PackedMatrix(
+        *(part.reshape(2, 40, -1) for part in (packed.packed, packed.scales, packed.biases))
+    )
+    build_one = partial(build, first=groups.dimensions)
+    x = mx.array(random.standard_normal((1, 2 * 64), np.float32))
+    yield Example("Q8_0 in 2 groups", build_one, partial(fallback, groups=2), (x, groups), 1e-5)

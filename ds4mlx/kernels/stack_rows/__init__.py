@@ -35,7 +35,8 @@ def fallback(rows: list[mx.array]) -> mx.array:
 
 def build(maker: Maker, *, width: int, dtype: mx.Dtype) -> StackRows:
     """The launching function for rows of `width` numbers of `dtype`."""
-    launch = KERNEL.specialise(maker, WIDTH=width)
+    # The dtype decides about the signature, and so has to tell names apart.
+    launch = KERNEL.specialise(maker, WIDTH=width, NUMBER=dtype)
     group = (min(width, _GROUP), 1, 1)
 
     def stack_rows(rows: list[mx.array]) -> mx.array:
