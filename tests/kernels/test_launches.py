@@ -15,6 +15,9 @@ from bench.host_overhead import launches, mean_launches, primitives  # noqa: E40
 from ds4mlx.kernels import route  # noqa: E402
 from ds4mlx.model import Model  # noqa: E402
 from ds4mlx.operations import make_operations  # noqa: E402
+from shared.model.known_shapes import FLASH  # noqa: E402
+from shared.model.memory import DEFAULT_PREFILL_CHUNK  # noqa: E402
+from shared.model.shape import ModelShape  # noqa: E402
 
 MOST = 18 * 43  # a decode step over Flash's layers, on average
 
@@ -57,18 +60,27 @@ def largest_array(model: Model, start: int, count: int) -> tuple[int, str]:
     return max(found)
 
 
-def test_a_prefill_steps_arrays_are_bounded_by_its_tokens(model: Model) -> None:
-    """However far back the prompt began: a giant array would exceed what one Metal buffer may hold."""
-    count = 512
-    width = max(
-        SHAPE.streams * SHAPE.embedding_width, SHAPE.head_count * SHAPE.head_dim, 2 * SHAPE.expert_width
+def widest_row(shape: ModelShape) -> int:
+    """Numbers that a step may keep of one token at once."""
+    return max(
+        shape.streams * shape.embedding_width,
+        shape.head_count * shape.head_dim,
+        2 * shape.expert_width,
+        shape.experts_used * shape.expert_width,
     )
-    bound = count * max(width, SHAPE.experts_used * SHAPE.expert_width)
+
+
+@pytest.mark.parametrize("count", [512, DEFAULT_PREFILL_CHUNK])
+def test_a_prefill_steps_arrays_are_bounded_by_its_tokens(model: Model, count: int) -> None:
+    """However far back the prompt began: a giant array would exceed what one Metal buffer may hold."""
+    bound = count * widest_row(SHAPE)
     for start in (0, 24 * 1024, 60_000):
         elements, name = largest_array(model, start, count)
         # Scores over all compressed rows come in blocks of at most 64 Mi numbers.
         assert elements <= max(bound, 64 << 20), (start, name, elements)
     assert largest_array(model, 0, count)[0] <= 2 * bound
+    # With the true dimensions of Flash: half a gigabyte of float32.
+    assert count * widest_row(FLASH) * 4 <= 1 << 29
 
 
 def test_dimensions_that_kernels_refuse_fall_back() -> None:
