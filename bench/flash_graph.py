@@ -143,8 +143,8 @@ class RandomWeights:
 
 
 def flash_graph(*, raw: bool, kernels: bool = False) -> Model:
-    """The model, with its weights evaluated. With `kernels` its graph can be built and traced anywhere, and run
-    where there is Metal."""
+    """The model, with its weights evaluated. With `kernels` its graph can be built and traced anywhere, and
+    run where there is Metal."""
 
     def makers(operation: str) -> Maker | None:
         return mx.fast.metal_kernel if kernels else None
