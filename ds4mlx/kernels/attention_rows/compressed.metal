@@ -1,3 +1,5 @@
+// Threadgroups 0 and 1 of a token do as in window_only.metal. The further ones write its frontier row: the
+// first FRONTIER_WIDTH columns of the compressor, plus what the token's place in its window adds.
 threadgroup float scratch[32];
 const uint part = threadgroup_position_in_grid.x;
 const uint token = threadgroup_position_in_grid.y;

@@ -1,3 +1,4 @@
+// A threadgroup pools, norms, turns and stores the row of one window.
 threadgroup float scratch[32];
 const uint window = threadgroup_position_in_grid.x;
 const int start = numbers[0];

@@ -1,3 +1,4 @@
+// Two threadgroups a window: y 0 makes the attention row, y 1 the indexer's.
 threadgroup float scratch[32];
 const uint lane = thread_index_in_simdgroup;
 const uint simdgroup = simdgroup_index_in_threadgroup;
