@@ -10,6 +10,7 @@ _MMA = re.compile(
     r"mma\.sync\.aligned\.(m\d+n\d+k\d+)\.row\.col(?:\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.(\w+)$"
 )
 _LDMATRIX = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.(x[124])(\.trans)?\.shared(?:::cta)?\.b16$")
+_CONVERSIONS = ("cvt.f32.f16", "cvt.rn.f16.f32")
 _OPERAND_BYTES = {"r": 4, "f": 4, "l": 8, "d": 8, "h": 2}
 
 
@@ -81,6 +82,8 @@ def _call(instruction: str, operands: list[str]) -> str:
     if name.startswith(("cp.async.ca", "cp.async.cg")):
         to, source, size = arguments[:3]
         return f"ksim_ptx::cp_async(ksim_ptx::sh({to}), (const void*)({source}), {size});"
+    if name in _CONVERSIONS:
+        return f"ksim_ptx::{name.replace('.', '_')}({', '.join(arguments)});"
     return f'ksim_fail("unsupported PTX: %s", "{name}");'
 
 

@@ -45,6 +45,10 @@ inline void sincosf(float x, float* s, float* c) {
   *s = __builtin_sinf(x);
   *c = __builtin_cosf(x);
 }
+inline void sincos(double x, double* s, double* c) {
+  *s = __builtin_sin(x);
+  *c = __builtin_cos(x);
+}
 inline void __sincosf(float x, float* s, float* c) { sincosf(x, s, c); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }

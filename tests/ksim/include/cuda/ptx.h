@@ -144,5 +144,7 @@ inline void cp_async(void* d, const void* s, int n) {
 // a shared address is an offset into the executor's arena, so it fits 32 bits as on the device
 inline void* sh(unsigned long long a) { return ksim_shared_window() + a; }
 inline void nop() {}
+inline void cvt_f32_f16(float& to, unsigned short bits) { to = ksim_raw<__half>(ksim_bits<_Float16>(bits)); }
+inline void cvt_rn_f16_f32(unsigned short& bits, float from) { bits = ksim_bits<unsigned short>((_Float16)from); }
 }  // namespace ksim_ptx
 inline size_t __cvta_generic_to_shared(const void* p) { return (size_t)((const char*)p - ksim_shared_window()); }
