@@ -31,45 +31,49 @@ Region* region_of(char* address, size_t size) {
 
 const char* word(const Access& access) { return access.write ? "write" : "read"; }
 
+// Of one kind, plain or atomic, write or read. An earlier access that a simdgroup barrier orders need not be known:
+// whoever conflicts with it without a barrier conflicts with the later one too.
+void remember(Record& record, uint16_t me, uint16_t warp, uint32_t epoch, uint32_t block_epoch, uint32_t warp_epoch) {
+  if (record.epoch != epoch) {
+    record.foreign |= record.epoch && record.epoch < block_epoch;
+    record.who = me;
+  } else if (record.who != me && record.who != SEVERAL) {
+    if (record.warp != warp)
+      record.who = SEVERAL;
+    else
+      record.who = record.warp_epoch == warp_epoch ? SEVERAL_OF_ONE_WARP : me;
+  }
+  record.epoch = epoch;
+  record.warp_epoch = warp_epoch;
+  record.warp = warp;
+}
+
 struct Checker {
   const Access& access;
   const Region& region;
   uint16_t me, my_warp;
   uint32_t epoch, block_epoch, warp_epoch;
 
-  // Another thread of my simdgroup, before or after a simdgroup barrier.
-  bool ordered_in_warp(uint32_t its_warp, uint32_t its_warp_epoch) const {
-    return its_warp == my_warp && its_warp_epoch != warp_epoch;
-  }
-  [[noreturn]] void report(size_t offset, const char* what, uint16_t who) const {
+  [[noreturn]] void report(const Record& record, size_t offset, const char* what) const {
     char thread[32] = "several threads";
-    if (who != SEVERAL && who != SEVERAL_OF_ONE_WARP) snprintf(thread, sizeof thread, "thread %d", who - 1);
-    fail_at(access.pc, "data race on %s+%zu: %s%s after unsynchronised %s (%s)", region.name, offset,
-            access.atomic ? "atomic " : "", word(access), what, thread);
+    if (record.who < SEVERAL_OF_ONE_WARP) snprintf(thread, sizeof thread, "thread %d", record.who - 1);
+    bool foreign = region.kind == DEVICE && (record.foreign || record.epoch < block_epoch);
+    fail_at(access.pc, "data race on %s+%zu: %s%s after unsynchronised %s by another%s (%s)", region.name, offset,
+            access.atomic ? "atomic " : "", word(access), what, foreign ? " threadgroup" : "", thread);
     abandon_block();
   }
 
-  void against_write(const Shadow& byte, size_t offset) const {
-    if (!byte.written || (access.atomic && byte.atomic_write)) return;
-    bool other_block = region.kind == DEVICE && byte.written < block_epoch;
-    if (other_block) report(offset, "write by another threadgroup", byte.writer);
-    bool now = byte.written == epoch && byte.writer != me;
-    bool ordered = byte.writer != SEVERAL && ordered_in_warp((byte.writer - 1) / WARP, byte.written_warp_epoch);
-    if (now && !ordered)
-      report(offset, byte.atomic_write ? "atomic write by another" : "write by another", byte.writer);
-  }
-
-  void against_reads(const Shadow& byte, size_t offset) const {
-    if (!byte.read || (access.atomic && byte.atomic_reads)) return;
-    bool other_block = region.kind == DEVICE && (byte.foreign_reads || byte.read < block_epoch);
-    bool now = byte.read == epoch && byte.reader != me &&
-               (byte.reader == SEVERAL || !ordered_in_warp(byte.reader_warp, byte.read_warp_epoch));
-    if (other_block || now)
-      report(offset, other_block ? "read by another threadgroup" : "read by another", byte.reader);
+  void against(const Record& record, size_t offset, const char* what) const {
+    if (!record.epoch) return;
+    if (region.kind == DEVICE && (record.foreign || record.epoch < block_epoch)) report(record, offset, what);
+    if (record.epoch != epoch || record.who == me) return;
+    bool ordered = record.who != SEVERAL && record.warp == my_warp && record.warp_epoch != warp_epoch;
+    if (!ordered) report(record, offset, what);
   }
 
   void unwritten(const Shadow& byte, size_t offset) const {
-    bool known = region.kind == THREADGROUP ? byte.written >= block_epoch : byte.written || !region.fresh;
+    uint32_t written = byte.write.epoch > byte.atomic_write.epoch ? byte.write.epoch : byte.atomic_write.epoch;
+    bool known = region.kind == THREADGROUP ? written >= block_epoch : written || !region.fresh;
     if (known) return;
     const char* memory =
         region.kind == THREADGROUP ? "uninitialised threadgroup memory" : "an output byte nobody wrote";
@@ -77,41 +81,21 @@ struct Checker {
     abandon_block();
   }
 
-  void remember_write(Shadow& byte) const {
-    bool shared = access.atomic && byte.atomic_write && byte.written == epoch && byte.writer != me;
-    byte.writer = shared ? SEVERAL : me;
-    byte.written = epoch;
-    byte.written_warp_epoch = warp_epoch;
-    byte.atomic_write = access.atomic;
-  }
-
-  void remember_read(Shadow& byte) const {
-    if (byte.read != epoch) {
-      byte.foreign_reads |= byte.read && byte.read < block_epoch;
-      byte.reader = me;
-      byte.atomic_reads = access.atomic;
-    } else {
-      if (byte.reader != me && byte.reader != SEVERAL)
-        byte.reader = byte.reader_warp == my_warp ? SEVERAL_OF_ONE_WARP : SEVERAL;
-      byte.atomic_reads &= access.atomic;
-    }
-    byte.read = epoch;
-    byte.reader_warp = my_warp;
-    byte.read_warp_epoch = warp_epoch;
-  }
-
   void run() const {
     size_t first = access.address - region.low;
     for (size_t offset = first; offset < first + access.size; offset++) {
       Shadow& byte = region.shadow[offset];
-      against_write(byte, offset);
+      against(byte.write, offset, "write");
+      if (!access.atomic) against(byte.atomic_write, offset, "atomic write");
       if (access.write) {
-        against_reads(byte, offset);
-        remember_write(byte);
+        against(byte.read, offset, "read");
+        if (!access.atomic) against(byte.atomic_read, offset, "atomic read");
       } else {
         unwritten(byte, offset);
-        remember_read(byte);
       }
+      Record& own = access.write ? (access.atomic ? byte.atomic_write : byte.write)
+                                 : (access.atomic ? byte.atomic_read : byte.read);
+      remember(own, me, my_warp, epoch, block_epoch, warp_epoch);
     }
   }
 };

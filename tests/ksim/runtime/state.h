@@ -50,11 +50,14 @@ struct KsimLaunch {
 };
 
 namespace {
-// What is known of one byte: its last write and its reads since, as epochs of its kind of memory.
+// The accesses of one kind to a byte since the last barrier: by whom, as a thread's index + 1, or by several.
+struct Record {
+  uint32_t epoch, warp_epoch;  // when; 0: never
+  uint16_t who;
+  uint16_t warp : 15, foreign : 1;  // foreign: other threadgroups did it too
+};
 struct Shadow {
-  uint32_t written, written_warp_epoch, read, read_warp_epoch;
-  uint16_t writer, reader, reader_warp;
-  bool atomic_write, atomic_reads, foreign_reads;
+  Record write, read, atomic_write, atomic_read;
 };
 struct Region {
   char *span_low, *span_high;  // with slack: all that can be touched without a fault
