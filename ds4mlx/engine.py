@@ -142,6 +142,7 @@ def load(
         set_wired_limit(mx, weights.nbytes if planned_bytes is None else planned_bytes)
         rounds = activation == "kv"
         operations = make_operations(file.shape, kernels.maker, rounds=rounds, quality=quality)
+        notes += [f"plain operations instead of a kernel: {reason}" for reason in operations.refusals]
     except BaseException:
         file.close()
         raise

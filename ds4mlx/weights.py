@@ -154,9 +154,9 @@ class WeightReader:
         """`parts`: how many outputs each of the scales belongs to."""
         scales = np.repeat(self._floats(f"{prefix}_scale.weight"), parts)
         mix = self._floats(f"{prefix}_fn.weight")
-        if self._packed:
-            mix = mix.astype(np.float16)
-        return HyperConnection(mx.array(mix), mx.array(scales), self._vector(f"{prefix}_base.weight"))
+        # On the CPU a product of few rows is faster with the matrix laid out by columns.
+        rows = mx.array(mix.astype(np.float16)) if self._packed else mx.array(np.ascontiguousarray(mix.T)).T
+        return HyperConnection(rows, mx.array(scales), self._vector(f"{prefix}_base.weight"))
 
     def _compressor(self, prefix: str, ratio: int) -> Compressor:
         kinds = ["attn_compressor"]

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ mx = pytest.importorskip("mlx.core")
 
 from bench.host_overhead import primitives  # noqa: E402
 from ds4mlx.engine import load  # noqa: E402
+from ds4mlx.operations import plain_operations  # noqa: E402
 from tests.support.mlx_models import engine  # noqa: E402
 
 
@@ -60,6 +62,25 @@ def test_loading_reports_its_progress() -> None:
     assert whole.power.percent == 50
     whole.close()
     assert whole.open_session(8).sync([1, 2]) == (0, 2)
+
+
+def test_dimensions_without_a_kernel_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Trusting:
+        def maker(self, operation: str) -> Any:
+            return None
+
+        def warning(self) -> str:
+            return "kernels failed their check on this device (route: off)"
+
+    monkeypatch.setattr("ds4mlx.kernel_choice.choose_kernels", lambda mx: Trusting())
+    refused = replace(plain_operations(engine().shape, rounds=True), refusals=["route: too few experts"])
+    monkeypatch.setattr("ds4mlx.operations.make_operations", lambda *_, **__: refused)
+    whole = load(tiny_q2())
+    assert whole.notes[-2:] == [
+        "kernels failed their check on this device (route: off)",
+        "plain operations instead of a kernel: route: too few experts",
+    ]
+    whole.close()
 
 
 def test_the_modes_are_the_two_that_mlx_has() -> None:
