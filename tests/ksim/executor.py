@@ -16,8 +16,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from tests.ksim.build import KernelLibrary, runtime_library
+from tests.ksim.build import KernelLibrary, kernel_library, runtime_library
 from tests.ksim.errors import KernelError
 
 CUDA, FULL, FLUSHES_SUBNORMALS = 1, 2, 4
@@ -181,30 +182,29 @@ class Plan:
                 counts.seconds += time.perf_counter() - started
                 counts.last = launch.counters[:]
                 if failed:
-                    where = self._source_line(launch.fail_offset) if launch.fail_offset else ""
+                    where = _source_line(self.path, launch.fail_offset) if launch.fail_offset else ""
                     raise KernelError(launch.error.decode(errors="replace") + where)
                 yield [buffer.host for buffer in self._buffers[: len(self.places)]]
             finally:
                 runtime.ksim_release()
 
-    def _source_line(self, offset: int) -> str:
-        """ " at file:line" of an instruction, the kernel's own line where a header's function was inlined."""
-        tool = (
-            shutil.which("llvm-symbolizer-19") or shutil.which("llvm-symbolizer") or shutil.which("addr2line")
-        )
-        if tool is None:
-            return ""
-        command = [tool, "-i", "-e", str(self.path), hex(offset - 1)]
-        lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
-        places = [line.rsplit("/", 1)[-1] for line in lines if re.search(r":\d+", line)]
-        own = [place for place in places if re.match(r"(kernel|header)\.", place)]
-        found = (own or places)[:1]
-        return f" at {':'.join(found[0].split(':')[:2])}" if found else ""
+
+@functools.cache
+def _source_line(library: Path, offset: int) -> str:
+    """Says " at file:line" of an instruction: the kernel's own line where a header's function was inlined."""
+    tools = map(shutil.which, ("llvm-symbolizer-19", "llvm-symbolizer", "addr2line"))
+    tool = next((path for path in tools if path), None)
+    if tool is None:
+        return ""
+    command = [tool, "-i", "-e", str(library), hex(offset - 1)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+    places = [line.rsplit("/", 1)[-1] for line in lines if re.search(r":\d+", line)]
+    own = [place for place in places if re.match(r"(kernel|header)\.", place)]
+    found = (own or places)[:1]
+    return f" at {':'.join(found[0].split(':')[:2])}" if found else ""
 
 
 def build_kernel(source: str, language: str, check: str) -> KernelLibrary:
     """build.kernel_library, with the executor that the kernel's library calls loaded first."""
-    from tests.ksim.build import kernel_library
-
     _runtime()
     return kernel_library(source, language, check)

@@ -137,6 +137,16 @@ step = st.one_of(accesses, accesses, st.sampled_from((Step(THREADGROUP_BARRIER),
     [Step(ACCESS, ((0, ATOMIC, 0), (1, ATOMIC, 0))), Step(SIMDGROUP_BARRIER), Step(ACCESS, ((2, READ, 0),))],
     0,
 )
+# A simdgroup's barrier does not order what another simdgroup read.
+@example(
+    [
+        Step(ACCESS, ((0, READ, 0),)),
+        Step(SIMDGROUP_BARRIER),
+        Step(ACCESS, ((32, READ, 0),)),
+        Step(ACCESS, ((32, WRITE, 0),)),
+    ],
+    0,
+)
 def test_a_race_is_reported_exactly_where_there_is_one(steps: list[Step], seed: int) -> None:
     assert found_race(steps, seed) == has_race(steps)
 
