@@ -123,7 +123,8 @@ class Model:
             frontiers.append(inputs.frontier)
             if layer_done is not None:
                 layer_done(index, streams)
-        return StepResult(step.count, self.output_head(streams.last())[0], rows, frontiers)
+        logits = self.output_head(streams.last()).squeeze(0)
+        return StepResult(step.count, logits, rows, frontiers)
 
     def layer(
         self, index: int, state: State, streams: Streams, tokens: mx.array, step: Step
