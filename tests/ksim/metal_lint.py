@@ -110,7 +110,7 @@ def _words(parsed: MetalText) -> Iterator[str]:
     """C++ that Metal does not have."""
     for i, token in enumerate(parsed.tokens):
         if token.text in FORBIDDEN:
-            yield f"line {token.line}: {token.text!r} does not exist in Metal"
+            yield f"line {token.line}: {token.text!r} does not exist in Metal, or not in a kernel"
         if token.text == "long" and parsed.at(i + 1) == "long":
             yield f"line {token.line}: 'long long' does not exist in Metal"
         if token.kind == "number" and re.search(r"(?i)ll", token.text):

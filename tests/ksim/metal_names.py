@@ -60,11 +60,13 @@ KEYWORDS = _words(
     true typedef typename union using volatile while
     """
 )
-# C++ that Metal lacks, and types that no GPU has.
+# C++ that Metal lacks, types that no GPU has, and Metal's keywords for what is no compute kernel: no variable
+# may be called like one of these.
 FORBIDDEN = _words(
     """
-    asm catch char16_t char32_t co_await co_return co_yield concept delete double dynamic_cast export
-    goto mutable new noexcept register requires thread_local throw try typeid virtual wchar_t
+    asm catch char16_t char32_t co_await co_return co_yield coherent concept delete double dynamic_cast
+    export fragment goto mutable new noexcept object_data ray_data register requires thread_local
+    threadgroup_imageblock throw try typeid vertex virtual wchar_t
     """
 )
 ATTRIBUTES = _words(
