@@ -1,5 +1,4 @@
-"""The CUDA backend: CuPy RawKernels behind the same Engine and Session protocols.
+"""The CUDA backend: kernels launched through CuPy behind the same Engine and Session protocols.
 
-Its engine is not part of this version; `ds4 doctor` says so. The package keeps the place and the import
-rules: it may import `shared`, never `apps` or `ds4mlx`.
+CuPy is imported only when this backend is chosen. The package may import `shared`, never `apps` or `ds4mlx`.
 """

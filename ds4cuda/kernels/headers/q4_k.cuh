@@ -1,0 +1,21 @@
+// Q4_K: 256 weights in 144 bytes: half d; half dmin; 12 bytes of eight 6-bit scales and minima, one pair for 32
+// weights; 128 bytes of 4-bit codes, low nibbles of 32 bytes before their high ones. Names as in iq2_xxs.cuh.
+// Spec: model 3.
+constexpr int BLOCK_WEIGHTS = 256;
+constexpr int BLOCK_BYTES = 144;
+constexpr int MAGNITUDES = 1;
+
+__device__ __forceinline__ float part_dot(const u8* block, int part, const float* x, const uint2*) {
+    const float d = from_half(*(const u16*)block), least = from_half(*(const u16*)(block + 2));
+    const u8* packed = block + 4 + part % 4;
+    const u32 low = packed[0], middle = packed[4], high = packed[8];
+    const u32 step = part < 4 ? low & 63u : (high & 15u) | low >> 6 << 4;
+    const u32 minimum = part < 4 ? middle & 63u : high >> 4 | middle >> 6 << 4;
+    const u8* codes = block + 16 + part / 2 * 32;
+    float dot = 0.0f, total = 0.0f;
+    for (int at = 0; at < 32; at++) {
+        dot += (float)(codes[at] >> 4 * (part % 2) & 15) * x[at];
+        total += x[at];
+    }
+    return d * (float)step * dot - least * (float)minimum * total;
+}

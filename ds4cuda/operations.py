@@ -1,0 +1,156 @@
+"""The operations of one model's forward pass: its kernels, compiled for the model's dimensions.
+
+Must not know: devices, weights, sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ds4cuda.kernels import (
+    attend,
+    attention_rows,
+    begin_step,
+    compress,
+    embed,
+    hyper_collapse,
+    hyper_mix,
+    index_queries,
+    index_scores,
+    pick,
+    project,
+    project_swiglu,
+    route,
+    run_experts,
+    top_k,
+)
+from ds4cuda.kernels.kernel import Modules
+from shared.gguf.types import TensorType
+from shared.model.shape import ModelShape
+
+Call = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Each as its package's `build` says. `attention_rows`, `compress` and `attend` are one for each
+    compression ratio, `project` one for each storage of a matrix, `pick` one with a mask and one without."""
+
+    begin_step: Call
+    embed: Call
+    hyper_mix: Call  # of the first block: there is no output yet that joins
+    hyper_join: Call
+    head_join: Call
+    hyper_collapse: Call
+    head_collapse: Call
+    project: dict[str, Call]
+    project_swiglu: Call
+    attention_rows: dict[int, Call]
+    compress: dict[int, Call]
+    index_queries: Call
+    index_scores: Call
+    top_k: Call
+    attend: dict[int, Call]
+    route: dict[bool, Call]
+    run_experts: Callable[[TensorType, TensorType], Call]
+    pick: dict[bool, Call]
+
+
+def frontier_widths(shape: ModelShape, ratio: int) -> tuple[int, ...]:
+    """Widths of a frontier row's parts: kv, score, and on ratio-4 layers index kv, index score."""
+    if ratio == 4:
+        return (2 * shape.head_dim,) * 2 + (2 * shape.index_dim,) * 2
+    return (shape.head_dim,) * 2 if ratio else ()
+
+
+def compressor_columns(shape: ModelShape, ratio: int) -> int:
+    """Outputs of a compressor's projection: frontier rows, then on ratio-4 layers index head weights."""
+    return sum(frontier_widths(shape, ratio)) + (shape.index_heads if ratio == 4 else 0)
+
+
+def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Operations:
+    """`rounds`: cached rows and indexer vectors are rounded as the model does.
+
+    Raises ValueError for dimensions that kernels are not written for.
+    """
+    width, ratios = shape.embedding_width, sorted(set(shape.compress_ratios))
+    streams: dict[str, Any] = {"width": width, "streams": shape.streams}
+    mixes: dict[str, Any] = {
+        **streams,
+        "rounds": shape.sinkhorn_rounds,
+        "epsilon": shape.hyper_connection_epsilon,
+        "rms_epsilon": shape.rms_epsilon,
+    }
+    rows: dict[str, Any] = {
+        "head_dim": shape.head_dim,
+        "rotary_dim": shape.rotary_dim,
+        "epsilon": shape.rms_epsilon,
+        "rounds": rounds,
+    }
+    frontiers = {ratio: sum(frontier_widths(shape, ratio)) for ratio in ratios}
+    indexer = {"heads": shape.index_heads}
+    routing: dict[str, Any] = {
+        "experts": shape.expert_count,
+        "used": shape.experts_used,
+        "scale": shape.expert_weight_scale,
+    }
+
+    @cache
+    def experts(in_type: TensorType, down_type: TensorType) -> Call:
+        sizes = {"width": width, "expert_width": shape.expert_width, "used": shape.experts_used}
+        return run_experts.build(
+            modules, in_type=in_type, down_type=down_type, clamp=shape.swiglu_clamp, **sizes
+        )
+
+    return Operations(
+        begin_step=begin_step.build(modules, pairs=shape.rotary_dim // 2),
+        embed=embed.build(modules, **streams),
+        hyper_mix=hyper_mix.build(modules, mixes=shape.mix_width, joins=False, **streams),
+        hyper_join=hyper_mix.build(modules, mixes=shape.mix_width, joins=True, **streams),
+        head_join=hyper_mix.build(modules, mixes=shape.streams, joins=True, **streams),
+        hyper_collapse=hyper_collapse.build(modules, head=False, **mixes),
+        head_collapse=hyper_collapse.build(modules, head=True, **mixes),
+        project={storage: project.build(modules, storage=storage) for storage in project.WEIGHT_TYPES},
+        project_swiglu=project_swiglu.build(modules, storage="q8_0", clamp=shape.swiglu_clamp),
+        attention_rows={
+            ratio: attention_rows.build(
+                modules,
+                query_rank=shape.query_rank,
+                ratio=ratio,
+                frontier=frontiers[ratio],
+                compressor=compressor_columns(shape, ratio),
+                **rows,
+            )
+            for ratio in ratios
+        },
+        compress={
+            ratio: compress.build(modules, ratio=ratio, frontier=frontiers[ratio], **rows)
+            for ratio in ratios
+            if ratio
+        },
+        index_queries=index_queries.build(modules, rotary_dim=shape.rotary_dim, rounds=rounds, **indexer),
+        index_scores=index_scores.build(
+            modules,
+            frontier=sum(frontier_widths(shape, 4)),
+            compressor=compressor_columns(shape, 4),
+            **indexer,
+        ),
+        top_k=top_k.build(modules, count=shape.index_top_k),
+        attend={
+            ratio: attend.build(
+                modules,
+                heads=shape.head_count,
+                window=shape.window,
+                ratio=ratio,
+                top_k=shape.index_top_k if ratio == 4 else 0,
+                **rows,
+            )
+            for ratio in ratios
+        },
+        route={hashed: route.build(modules, hashed=hashed, **routing) for hashed in (False, True)},
+        run_experts=experts,
+        pick={masked: pick.build(modules, masked=masked) for masked in (False, True)},
+    )

@@ -1,0 +1,60 @@
+"""The functions that kernels share, one by one on the device's arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ds4cuda.kernels.kernel import Kernel
+from tests.ksim import RawModule, clang_missing
+
+pytestmark = pytest.mark.skipif(clang_missing() is not None, reason=str(clang_missing()))
+PROBE = """#include "warp.cuh"
+extern "C" __global__ void widen(const u16* bits, float* values) {
+    const int at = blockIdx.x * blockDim.x + threadIdx.x;
+    values[at] = from_half(bits[at]);
+}
+extern "C" __global__ void narrow(const float* values, u16* bits) {
+    const int at = blockIdx.x * blockDim.x + threadIdx.x;
+    bits[at] = to_half(values[at]);
+}
+extern "C" __global__ void sums(const float* values, float* sum, float* largest) {
+    sum[threadIdx.x] = warp_sum(values[threadIdx.x]);
+    largest[threadIdx.x] = warp_max(values[threadIdx.x]);
+}
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> RawModule:
+    source = tmp_path / "probe.cu"
+    source.write_text(PROBE)
+    return RawModule(code=Kernel("probe", source).text())
+
+
+def test_every_binary16_number_is_widened_exactly(module: RawModule) -> None:
+    bits = np.arange(65536, dtype=np.uint16)
+    values = np.zeros(65536, np.float32)
+    module.get_function("widen")((64,), (1024,), (bits, values))
+    assert np.array_equal(values, bits.view(np.float16).astype(np.float32), equal_nan=True)
+
+
+def test_numbers_are_narrowed_to_the_nearest_ties_to_even(module: RawModule) -> None:
+    halves = np.arange(0, 0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+    between = (halves[:-1] + halves[1:]) / 2
+    wanted = np.concatenate([between, np.nextafter(between, 0), -np.nextafter(between, np.float32(np.inf))])
+    values = np.concatenate([wanted, np.zeros(-len(wanted) % 1024, np.float32)]).astype(np.float32)
+    bits = np.zeros(len(values), np.uint16)
+    module.get_function("narrow")((len(values) // 1024,), (1024,), (values, bits))
+    assert np.array_equal(bits, values.astype(np.float16).view(np.uint16))
+
+
+def test_every_lane_gets_the_same_sum(module: RawModule) -> None:
+    values = np.random.default_rng(0).standard_normal(32).astype(np.float32) * 1e3
+    sums, largest = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    module.get_function("sums")((1,), (32,), (values, sums, largest))
+    assert len(set(sums.tolist())) == 1
+    np.testing.assert_allclose(sums[0], values.sum(dtype=np.float64), rtol=1e-6)
+    assert (largest == values.max()).all()
