@@ -198,7 +198,7 @@ def _source_line(library: Path, offset: int) -> str:
         return ""
     command = [tool, "-i", "-e", str(library), hex(offset - 1)]
     lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
-    places = [line.rsplit("/", 1)[-1] for line in lines if re.search(r":\d+", line)]
+    places = [line.rsplit("/", 1)[-1] for line in lines if re.search(r":[1-9]", line)]
     own = [place for place in places if re.match(r"(kernel|header)\.", place)]
     found = (own or places)[:1]
     return f" at {':'.join(found[0].split(':')[:2])}" if found else ""

@@ -60,6 +60,7 @@ IN_BODY = {
     "y[i] = v.left_side;": "member 'left_side'",
     "double d = 1;": "'double' does not exist in Metal",
     "goto end;": "'goto' does not exist",
+    "int fragment = 0;": "'fragment' does not exist",
     "thread float* p = new float;": "'new' does not exist",
     "long long z = 0;": "'long long' does not exist",
     "long z = 3ll;": "suffix of 3ll",
