@@ -33,8 +33,8 @@ for (int slab = 0; slab < WIDTH / SLAB; slab++) {
     #pragma clang loop unroll(full)
     for (int tile = 0; tile < SLAB / 8 * FRAGMENTS; tile++) {
         const int step = tile / FRAGMENTS;
-        const int fragment = tile % FRAGMENTS;
-        simdgroup_load(keys[slab * (SLAB / 8 * FRAGMENTS) + tile], own_slab + fragment * 8 * SLAB + step * 8, SLAB,
+        const int eight = tile % FRAGMENTS;
+        simdgroup_load(keys[slab * (SLAB / 8 * FRAGMENTS) + tile], own_slab + eight * 8 * SLAB + step * 8, SLAB,
                        ulong2(0), true);
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -61,20 +61,23 @@ for (uint token = first_token; token < end_token; token++) {
         }
         for (int head = 0; head < CHUNK; head += 8) {
             simdgroup_matrix<float, 8, 8> dots[FRAGMENTS];
-            for (int fragment = 0; fragment < FRAGMENTS; fragment++) {
-                dots[fragment] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+            #pragma clang loop unroll(full)
+            for (int eight = 0; eight < FRAGMENTS; eight++) {
+                dots[eight] = make_filled_simdgroup_matrix<float, 8>(0.0f);
             }
             #pragma clang loop unroll(full)
             for (int step = 0; step < STEPS; step++) {
                 simdgroup_matrix<TILE, 8, 8> query;
                 simdgroup_load(query, staged + head * STRIDE + step * 8, STRIDE);
-                for (int fragment = 0; fragment < FRAGMENTS; fragment++) {
+                #pragma clang loop unroll(full)
+                for (int eight = 0; eight < FRAGMENTS; eight++) {
                     simdgroup_multiply_accumulate(
-                        dots[fragment], query, keys[step * FRAGMENTS + fragment], dots[fragment]);
+                        dots[eight], query, keys[step * FRAGMENTS + eight], dots[eight]);
                 }
             }
-            for (int fragment = 0; fragment < FRAGMENTS; fragment++) {
-                simdgroup_store(dots[fragment], own_products + fragment * 8, ROWS);
+            #pragma clang loop unroll(full)
+            for (int eight = 0; eight < FRAGMENTS; eight++) {
+                simdgroup_store(dots[eight], own_products + eight * 8, ROWS);
             }
             simdgroup_barrier(mem_flags::mem_threadgroup);
             if (lane < ROWS) {
