@@ -38,6 +38,7 @@ for (int staged = 0; staged < 2; ++staged) {
         const int head = first_head + staged * 16 + local;
         float2 pairs[D / 64];
         float squares = 0.0f;
+        #pragma clang loop unroll(full)
         for (int part = 0; part < D / 64; ++part) {
             const int channel = (part * 32 + lane) * 2;
             pairs[part] = head < HEADS
@@ -46,6 +47,7 @@ for (int staged = 0; staged < 2; ++staged) {
             squares += dot(pairs[part], pairs[part]);
         }
         const float scale = precise::rsqrt(simd_sum(squares) / float(D) + EPSILON);
+        #pragma clang loop unroll(full)
         for (int part = 0; part < D / 64; ++part) {
             const int channel = (part * 32 + lane) * 2;
             const float2 by = *(const device float2*)(rotation + row_start(token) + channel);
@@ -54,7 +56,9 @@ for (int staged = 0; staged < 2; ++staged) {
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (side == staged) {
+        #pragma clang loop unroll(full)
         for (int eight = 0; eight < 2; ++eight) {
+            #pragma clang loop unroll(full)
             for (int block = 0; block < BLOCKS; ++block) {
                 simdgroup_load(query[eight][block],
                     rows_here + eight * 8 * STRIDE + quarter * QUARTER + block * 8, STRIDE);
@@ -65,7 +69,9 @@ for (int staged = 0; staged < 2; ++staged) {
 }
 
 simdgroup_float8x8 sum[2][BLOCKS];
+#pragma clang loop unroll(full)
 for (int eight = 0; eight < 2; ++eight) {
+    #pragma clang loop unroll(full)
     for (int block = 0; block < BLOCKS; ++block) {
         sum[eight][block] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     }
@@ -106,14 +112,17 @@ for (int begin = 0; begin < rows; begin += TILE) {
         simdgroup_float8x8 score[2];
         score[0] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
         score[1] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+        #pragma clang loop unroll(full)
         for (int block = 0; block < BLOCKS; ++block) {
             simdgroup_half8x8 keys;
             simdgroup_load(keys, rows_here + rows8 * 8 * STRIDE + quarter * QUARTER + block * 8, STRIDE,
                 ulong2(0, 0), true);
+            #pragma clang loop unroll(full)
             for (int eight = 0; eight < 2; ++eight) {
                 simdgroup_multiply_accumulate(score[eight], query[eight][block], keys, score[eight]);
             }
         }
+        #pragma clang loop unroll(full)
         for (int eight = 0; eight < 2; ++eight) {
             simdgroup_store(score[eight],
                 parts + (quarter * GROUP_HEADS + side * 16 + eight * 8) * TILE + rows8 * 8, TILE);
@@ -156,9 +165,11 @@ for (int begin = 0; begin < rows; begin += TILE) {
 
     // A larger score is rare after the first rows: most sums need no shrinking.
     if (!simd_all(shrinks[side * 16 + lane % 16] == 1.0f)) {
+        #pragma clang loop unroll(full)
         for (int eight = 0; eight < 2; ++eight) {
             simdgroup_float8x8 by;
             simdgroup_load(by, diagonals + (side * 2 + eight) * 64, 8);
+            #pragma clang loop unroll(full)
             for (int block = 0; block < BLOCKS; ++block) {
                 simdgroup_multiply(sum[eight][block], by, sum[eight][block]);
             }
@@ -166,12 +177,15 @@ for (int begin = 0; begin < rows; begin += TILE) {
     }
     for (int rows8 = 0; rows8 < TILE / 8; ++rows8) {
         simdgroup_half8x8 share[2];
+        #pragma clang loop unroll(full)
         for (int eight = 0; eight < 2; ++eight) {
             simdgroup_load(share[eight], weights + (side * 16 + eight * 8) * TILE + rows8 * 8, TILE);
         }
+        #pragma clang loop unroll(full)
         for (int block = 0; block < BLOCKS; ++block) {
             simdgroup_half8x8 values;
             simdgroup_load(values, rows_here + rows8 * 8 * STRIDE + quarter * QUARTER + block * 8, STRIDE);
+            #pragma clang loop unroll(full)
             for (int eight = 0; eight < 2; ++eight) {
                 simdgroup_multiply_accumulate(sum[eight][block], share[eight], values, sum[eight][block]);
             }
@@ -189,8 +203,10 @@ if (thread_of_group % 8 == 0 && first_head + my_head < HEADS) {
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 threadgroup float* block_here = parts + simdgroup * 64;
+#pragma clang loop unroll(full)
 for (int eight = 0; eight < 2; ++eight) {
     const int local = side * 16 + eight * 8 + lane / 4;
+    #pragma clang loop unroll(full)
     for (int block = 0; block < BLOCKS; ++block) {
         const int channel = quarter * QUARTER + block * 8 + lane % 4 * 2;
         simdgroup_store(sum[eight][block], block_here, 8);
