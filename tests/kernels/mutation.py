@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from tests.kernels.mutation_check import Check, used_cases
-from tests.kernels.mutation_results import WORDS, Result, from_outcomes, read, write
+from tests.kernels.mutation_results import WORDS, Result, from_outcomes, read, replaced, write
 from tests.kernels.mutation_targets import Target, targets
 from tests.ksim.mutants import Mutant
 from tests.ksim.mutation_run import Outcome, run_mutants
@@ -39,6 +39,16 @@ def run(target: Target, jobs: int) -> Result:
         kept = json.loads(target.result.read_text(encoding="utf-8"))["cases"]
         cases.sort(key=lambda case: -kept.get(case, 0))
     return from_outcomes(target, cases, judge(target, target.mutants(), cases, jobs))
+
+
+def run_unproved(target: Target, jobs: int) -> Result:
+    """The kept result, with survivors that have no proof judged anew by cases that are sharper now."""
+    kept = read(target)
+    unproved = [survivor.mutant for survivor in kept.survivors if not survivor.proof]
+    if not unproved:
+        return kept
+    outcomes = judge(target, unproved, used_cases(target), jobs)
+    return replaced(target, kept, outcomes)
 
 
 def _selected(names: Sequence[str]) -> list[Target]:
@@ -72,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
     parser.add_argument("--json", action="store_true", help="print results as JSON")
     parser.add_argument("--kept", action="store_true", help="show kept results; run nothing")
+    parser.add_argument("--unproved", action="store_true", help="run kept survivors without a proof only")
     options = parser.parse_args(arguments)
     proved = True
     with ExitStack() as stack:
@@ -80,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ["KSIM_CACHE"] = stack.enter_context(tempfile.TemporaryDirectory())
         for target in _selected(options.kernel):
             print(f"{target.name} ...", file=sys.stderr, flush=True)
-            result = read(target) if options.kept else run(target, options.jobs)
+            judged = run_unproved if options.unproved else run
+            result = read(target) if options.kept else judged(target, options.jobs)
             if not options.kept:
                 write(target, result)
             print(

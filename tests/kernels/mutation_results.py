@@ -95,10 +95,14 @@ class Result:
         }
 
 
+def _kills(outcomes: Sequence[Outcome]) -> Counter[str]:
+    """How many of the mutants each case killed."""
+    return Counter(outcome.reason.split("; ")[1] for outcome in outcomes if letter(outcome) in (QUICK, FULL))
+
+
 def from_outcomes(target: Target, cases: Sequence[str], outcomes: Sequence[Outcome]) -> Result:
     """The result of a whole run, with the proofs that the file held before."""
-    kills = Counter(outcome.reason.split("; ")[1] for outcome in outcomes if letter(outcome) in (QUICK, FULL))
-    known = proofs(target)
+    kills, known = _kills(outcomes), proofs(target)
     return Result(
         target.name,
         target.digest(),
@@ -111,6 +115,18 @@ def from_outcomes(target: Target, cases: Sequence[str], outcomes: Sequence[Outco
             if letter(outcome) == SURVIVED
         ],
     )
+
+
+def replaced(target: Target, kept: Result, outcomes: Sequence[Outcome]) -> Result:
+    """A kept result in which some mutants ended as in `outcomes`."""
+    anew = {outcome.mutant.key: letter(outcome) for outcome in outcomes}
+    kills = Counter(kept.cases) + _kills(outcomes)
+    verdicts = (
+        anew.get(mutant.key, old) for mutant, old in zip(target.mutants(), kept.verdicts, strict=True)
+    )
+    survivors = [one for one in kept.survivors if anew.get(one.mutant.key, SURVIVED) == SURVIVED]
+    cases = {case: kills[case] for case in [*kept.cases, *(new for new in kills if new not in kept.cases)]}
+    return Result(kept.name, kept.digest, cases, "".join(verdicts), kept.rules, survivors)
 
 
 def write(target: Target, result: Result) -> None:
