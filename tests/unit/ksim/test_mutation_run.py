@@ -88,4 +88,6 @@ def test_every_mutant_of_the_norm_is_killed_or_equivalent() -> None:
     result = run_mutants("rms_norm", RMS_NORM, found, check_rms_norm, workers=2, equivalents=proof)
     assert len(result.survivors()) == len(proof)
     assert result.unproved() == []
-    assert sum(counts.get("killed", 0) for counts in result.counts().values()) == len(found) - 2
+    # Casts of float to float change nothing.
+    assert result.counts()["rounding"] == {"same code": 3}
+    assert sum(counts.get("killed", 0) for counts in result.counts().values()) == len(found) - 4
