@@ -14,10 +14,12 @@ __device__ __forceinline__ float part_dot(const u8* block, int part, const float
     const u32 octets = words[0] | (u32)words[1] << 16;
     const u32 signs = words[2] | (u32)words[3] << 16;
     float sum = 0.0f;
+    #pragma unroll
     for (int octet = 0; octet < 4; octet++) {
         const uint2 sizes = magnitudes[octets >> 8 * octet & 255u];
         u32 negative = signs >> 7 * octet & 127u;
         negative |= (__popc(negative) & 1u) << 7;  // an even number of weights is negative
+        #pragma unroll
         for (int at = 0; at < 8; at++) {
             const float size = (float)((at < 4 ? sizes.x : sizes.y) >> 8 * (at % 4) & 255u);
             sum += (negative >> at & 1u ? -size : size) * x[8 * octet + at];

@@ -13,6 +13,7 @@ __device__ __forceinline__ float doubled(u32 code) {
 
 __device__ __forceinline__ float part_dot(const u8* block, int, const float* x, const uint2*) {
     float sum = 0.0f;
+    #pragma unroll
     for (int at = 0; at < 16; at++) {
         sum += doubled(block[1 + at] & 15u) * x[at] + doubled(block[1 + at] >> 4) * x[16 + at];
     }

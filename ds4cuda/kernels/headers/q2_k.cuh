@@ -8,9 +8,11 @@ __device__ __forceinline__ float part_dot(const u8* block, int part, const float
     const u8* codes = block + 16 + part / 4 * 32;
     const float d = from_half(*(const u16*)(block + 80)), least = from_half(*(const u16*)(block + 82));
     float sum = 0.0f;
+    #pragma unroll
     for (int half = 0; half < 2; half++) {
         const u32 steps = block[2 * part + half];
         float dot = 0.0f, total = 0.0f;
+        #pragma unroll
         for (int at = 16 * half; at < 16 * half + 16; at++) {
             dot += (float)(codes[at] >> 2 * (part % 4) & 3) * x[at];
             total += x[at];

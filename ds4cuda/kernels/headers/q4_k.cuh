@@ -13,6 +13,7 @@ __device__ __forceinline__ float part_dot(const u8* block, int part, const float
     const u32 minimum = part < 4 ? middle & 63u : high >> 4 | middle >> 6 << 4;
     const u8* codes = block + 16 + part / 2 * 32;
     float dot = 0.0f, total = 0.0f;
+    #pragma unroll
     for (int at = 0; at < 32; at++) {
         dot += (float)(codes[at] >> 4 * (part % 2) & 15) * x[at];
         total += x[at];

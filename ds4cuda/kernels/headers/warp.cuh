@@ -30,6 +30,39 @@ __device__ __forceinline__ float warp_sum(float value) {
     return value;
 }
 
+// The sums over the warp of N numbers of each lane, N a power of two: the lane gets, in values[0], the one whose
+// number is sum_of_lane<N>(lane), with the bits that warp_sum gives. Lanes hand over half of what they hold at a
+// time, so that 8 sums take 9 exchanges and not 40.
+template <int N>
+__device__ __forceinline__ void warp_sums(float* values) {
+    const int lane = threadIdx.x % WARP;
+    int distance = WARP / 2;
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2) {
+        const bool upper = lane & distance;
+#pragma unroll
+        for (int at = 0; at < half; at++) {
+            const float other = across(upper ? values[at] : values[at + half], distance);
+            values[at] = (upper ? values[at + half] : values[at]) + other;
+        }
+        distance /= 2;
+    }
+    for (; distance > 0; distance /= 2) {
+        values[0] += across(values[0], distance);
+    }
+}
+
+template <int N>
+__device__ __forceinline__ int sum_of_lane(int lane) {
+    return lane / (WARP / N);
+}
+
+// Whether the lane is the first of those that hold its sum.
+template <int N>
+__device__ __forceinline__ bool holds_sum(int lane) {
+    return lane % (WARP / N) == 0;
+}
+
 __device__ __forceinline__ float warp_max(float value) {
     for (int distance = WARP / 2; distance > 0; distance /= 2) {
         value = fmaxf(value, across(value, distance));

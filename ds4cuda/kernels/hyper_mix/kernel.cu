@@ -2,14 +2,17 @@
 #include "warp.cuh"
 
 constexpr int JOINT = STREAMS * (1 + STREAMS);
+constexpr int SUMS = MIXES < 8 ? 8 : 32;  // a power of two above MIXES
+static_assert(MIXES < SUMS, "more sums than lanes");
 
 extern "C" __global__ void hyper_mix(float* streams, const float* output, const float* joint, const u16* mix,
                                      float* partial) {
     const long long token = blockIdx.y;
     const int channel = blockIdx.x * THREADS + threadIdx.x;
     __shared__ float of_warps[THREADS / WARP][MIXES + 1];
-    float sums[MIXES + 1];
-    for (int m = 0; m <= MIXES; m++) {
+    float sums[SUMS];
+#pragma unroll
+    for (int m = 0; m < SUMS; m++) {
         sums[m] = 0.0f;
     }
     if (channel < WIDTH) {
@@ -34,17 +37,17 @@ extern "C" __global__ void hyper_mix(float* streams, const float* output, const 
             }
         }
         for (int s = 0; s < STREAMS; s++) {
+#pragma unroll
             for (int m = 0; m < MIXES; m++) {
                 sums[m] += from_half(mix[(long long)(m * STREAMS + s) * WIDTH + channel]) * x[s];
             }
             sums[MIXES] += x[s] * x[s];
         }
     }
-    for (int m = 0; m <= MIXES; m++) {
-        const float sum = warp_sum(sums[m]);
-        if (threadIdx.x % WARP == 0) {
-            of_warps[threadIdx.x / WARP][m] = sum;
-        }
+    warp_sums<SUMS>(sums);
+    const int lane = threadIdx.x % WARP, number = sum_of_lane<SUMS>(lane);
+    if (holds_sum<SUMS>(lane) && number <= MIXES) {
+        of_warps[threadIdx.x / WARP][number] = sums[0];
     }
     __syncthreads();
     for (int m = threadIdx.x; m <= MIXES; m += THREADS) {

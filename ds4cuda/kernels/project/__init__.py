@@ -17,6 +17,8 @@ from ds4cuda.kernels.kernel import Constant, Kernel, Launch, Modules, blocks_for
 KERNEL = Kernel("project", Path(__file__).parent / "kernel.cu")
 THREADS = 128
 WARPS = THREADS // 32
+# Rows of a warp, which read an input together.
+ROWS = 4
 # Tokens that read a row together, in a step of several.
 TOKENS = 8
 WEIGHT_TYPES = {"q8_0": "signed char", "f16": "unsigned short"}
@@ -28,7 +30,8 @@ def specialise_for_counts(
     """-> for a step of n tokens: the kernel and how many tokens it takes together."""
 
     def of(tokens: int) -> tuple[Launch, int]:
-        written = {"Weight": WEIGHT_TYPES[storage], "TOKENS": tokens, "THREADS": THREADS, **constants}
+        written: dict[str, Constant] = {"Weight": WEIGHT_TYPES[storage], "ROWS": ROWS, "TOKENS": tokens}
+        written |= {"THREADS": THREADS, **constants}
         return kernel.specialise(modules, **written), tokens
 
     one, several = of(1), of(TOKENS)
@@ -43,7 +46,8 @@ def build(modules: Modules, *, storage: str) -> Callable[..., None]:
         count = x.shape[0]
         launch, tokens = of(count)
         sizes = (matrix.inputs, matrix.outputs, groups, count)
-        grid = (blocks_for(matrix.outputs, WARPS), blocks_for(count, tokens))
+        warps = groups * blocks_for(matrix.outputs // groups, ROWS)
+        grid = (blocks_for(warps, WARPS), blocks_for(count, tokens))
         launch(grid, THREADS, matrix.weights, matrix.scales, x, y, *map(int32, sizes))
 
     return call

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ds4cuda.kernels.kernel import Kernel, Modules, blocks_for, int32
-from ds4cuda.kernels.project import THREADS, WARPS, specialise_for_counts
+from ds4cuda.kernels.project import ROWS, THREADS, WARPS, specialise_for_counts
 
 KERNEL = Kernel("project_swiglu", Path(__file__).parent / "kernel.cu")
 
@@ -24,7 +24,7 @@ def build(modules: Modules, *, storage: str, clamp: float) -> Callable[..., None
     def call(matrix: Any, x: Any, hidden: Any) -> None:
         count, width = hidden.shape
         launch, tokens = of(count)
-        grid = (blocks_for(width, WARPS), blocks_for(count, tokens))
+        grid = (blocks_for(width, WARPS * ROWS), blocks_for(count, tokens))
         sizes = (matrix.inputs, width, count)
         launch(grid, THREADS, matrix.weights, matrix.scales, x, hidden, *map(int32, sizes))
 

@@ -1,25 +1,30 @@
-// A warp takes one hidden number of TOKENS tokens: a row of the gate and the row of `up` as far below it.
+// A warp takes ROWS hidden numbers of TOKENS tokens: rows of the gate, and the rows of `up` as far below them.
 #include "warp.cuh"
 #include "dense.cuh"
 #include "swiglu.cuh"
 
+constexpr int SUMS = ROWS * TOKENS;
+
 extern "C" __global__ void project_swiglu(const Weight* weights, const u16* scales, const float* x, float* hidden,
                                           int inputs, int width, int count) {
-    const int row = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
+    const int row = (blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP) * ROWS;
     if (row >= width) {
         return;
     }
     const int first = blockIdx.y * TOKENS;
     const float* inputs_of[TOKENS];
+#pragma unroll
     for (int token = 0; token < TOKENS; token++) {
         inputs_of[token] = x + (long long)min(first + token, count - 1) * inputs;
     }
-    float gate[TOKENS], up[TOKENS];
-    row_dots<TOKENS>(weights, scales, row, inputs_of, inputs, gate);
-    row_dots<TOKENS>(weights, scales, width + row, inputs_of, inputs, up);
-    if (threadIdx.x % WARP == 0) {
-        for (int token = 0; token < TOKENS && first + token < count; token++) {
-            hidden[(long long)(first + token) * width + row] = clamped_swiglu(gate[token], up[token]);
-        }
+    float gate[SUMS], up[SUMS];
+    row_shares<ROWS, TOKENS>(weights, scales, row, width, inputs_of, inputs, gate);
+    row_shares<ROWS, TOKENS>(weights, scales, (long long)width + row, 2LL * width, inputs_of, inputs, up);
+    warp_sums<SUMS>(gate);
+    warp_sums<SUMS>(up);
+    const int lane = threadIdx.x % WARP, sum = sum_of_lane<SUMS>(lane);
+    const int number = row + sum / TOKENS, token = first + sum % TOKENS;
+    if (holds_sum<SUMS>(lane) && number < width && token < count) {
+        hidden[(long long)token * width + number] = clamped_swiglu(gate[0], up[0]);
     }
 }

@@ -21,6 +21,7 @@ GATE_UP = Kernel("gate_up", Path(__file__).parent / "gate_up.cu")
 DOWN = Kernel("down", Path(__file__).parent / "down.cu")
 THREADS = 128
 WARPS = THREADS // 32
+ROWS = 4  # of a warp
 _BLOCK_TYPE = "block_type.cuh"
 # What multiplies a block of each type, in place of that.
 BLOCK_HEADERS = {
@@ -43,7 +44,7 @@ def build(
 ) -> Callable[..., None]:
     """-> call(experts, table, x, chosen, shares, hidden, shared_down, shared_hidden, y), `table` the
     magnitudes of IQ2_XXS, uint32 [256, 2]."""
-    sizes = {"WIDTH": width, "EXPERT_WIDTH": expert_width, "USED": used, "THREADS": THREADS}
+    sizes = {"WIDTH": width, "EXPERT_WIDTH": expert_width, "USED": used, "THREADS": THREADS, "ROWS": ROWS}
     of_in, of_down = BLOCK_HEADERS[in_type], BLOCK_HEADERS[down_type]
     gate_up = GATE_UP.replacing(_BLOCK_TYPE, of_in).specialise(modules, CLAMP=float(clamp), **sizes)
     down = DOWN.replacing(_BLOCK_TYPE, of_down).specialise(modules, **sizes)
@@ -60,9 +61,11 @@ def build(
         y: Any,
     ) -> None:
         count = x.shape[0]
-        grid = (blocks_for(expert_width, WARPS), used, count)
+        grid = (blocks_for(expert_width, WARPS * ROWS), used, count)
         gate_up(grid, THREADS, experts.gate, experts.up, table, x, chosen, shares, hidden)
         shared = (shared_down.weights, shared_down.scales, shared_hidden)
-        down((blocks_for(width, WARPS), count), THREADS, experts.down, table, chosen, hidden, *shared, y)
+        down(
+            (blocks_for(width, WARPS * ROWS), count), THREADS, experts.down, table, chosen, hidden, *shared, y
+        )
 
     return call

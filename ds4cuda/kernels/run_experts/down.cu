@@ -1,4 +1,5 @@
-// Blocks (outputs, token): a warp takes one output, the sum over the token's slots in order and the shared expert.
+// Blocks (outputs, token): a warp takes ROWS outputs. A lane adds its shares of the token's slots in order and of the
+// shared expert, then lanes are summed.
 #include "warp.cuh"
 #include "dense.cuh"
 #include "block_type.cuh"
@@ -9,22 +10,27 @@ extern "C" __global__ void down(const u8* blocks, const uint2* table, const int*
                                 const float* shared_hidden, float* y) {
     __shared__ uint2 magnitudes[MAGNITUDES];
     copy_magnitudes(table, magnitudes);
-    const int output = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
-    if (output >= WIDTH) {
+    const int first = (blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP) * ROWS;
+    if (first >= WIDTH) {
         return;
     }
     const long long token = blockIdx.y;
-    float sum = 0.0f;
-    for (int slot = 0; slot < USED; slot++) {
-        const long long pair = token * USED + slot;
-        const long long row = (long long)chosen[pair] * WIDTH + output;
-        sum += row_share(blocks, row, hidden + pair * EXPERT_WIDTH, EXPERT_WIDTH, magnitudes);
-    }
-    sum = warp_sum(sum);
     const float* const of_token[1] = {shared_hidden + token * EXPERT_WIDTH};
-    float shared[1];
-    row_dots<1>(shared_codes, shared_scales, output, of_token, EXPERT_WIDTH, shared);
-    if (threadIdx.x % WARP == 0) {
-        y[token * WIDTH + output] = sum + shared[0];
+    float shared[ROWS], sums[ROWS];
+    row_shares<ROWS, 1>(shared_codes, shared_scales, first, WIDTH, of_token, EXPERT_WIDTH, shared);
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        const int output = min(first + row, WIDTH - 1);
+        sums[row] = 0.0f;
+        for (int slot = 0; slot < USED; slot++) {
+            const long long pair = token * USED + slot, place = (long long)chosen[pair] * WIDTH + output;
+            sums[row] += row_share(blocks, place, hidden + pair * EXPERT_WIDTH, EXPERT_WIDTH, magnitudes);
+        }
+        sums[row] += shared[row];
+    }
+    warp_sums<ROWS>(sums);
+    const int lane = threadIdx.x % WARP, output = first + sum_of_lane<ROWS>(lane);
+    if (holds_sum<ROWS>(lane) && output < WIDTH) {
+        y[token * WIDTH + output] = sums[0];
     }
 }

@@ -1,4 +1,4 @@
-// Blocks (hidden numbers, slot, token): a warp takes one hidden number, a row of the gate and the same one of `up`.
+// Blocks (hidden numbers, slot, token): a warp takes ROWS hidden numbers, rows of the gate and the same ones of `up`.
 #include "warp.cuh"
 #include "block_type.cuh"
 #include "expert_rows.cuh"
@@ -8,16 +8,24 @@ extern "C" __global__ void gate_up(const u8* gate, const u8* up, const uint2* ta
                                    const int* chosen, const float* shares, float* hidden) {
     __shared__ uint2 magnitudes[MAGNITUDES];
     copy_magnitudes(table, magnitudes);
-    const int number = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
-    if (number >= EXPERT_WIDTH) {
+    const int first = (blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP) * ROWS;
+    if (first >= EXPERT_WIDTH) {
         return;
     }
     const long long token = blockIdx.z, pair = token * USED + blockIdx.y;
-    const long long row = (long long)chosen[pair] * EXPERT_WIDTH + number;
+    const long long rows = (long long)chosen[pair] * EXPERT_WIDTH;
     const float* input = x + token * WIDTH;
-    const float of_gate = warp_sum(row_share(gate, row, input, WIDTH, magnitudes));
-    const float of_up = warp_sum(row_share(up, row, input, WIDTH, magnitudes));
-    if (threadIdx.x % WARP == 0) {
-        hidden[pair * EXPERT_WIDTH + number] = clamped_swiglu(of_gate, of_up) * shares[pair];
+    float of_gate[ROWS], of_up[ROWS];
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        const long long place = rows + min(first + row, EXPERT_WIDTH - 1);
+        of_gate[row] = row_share(gate, place, input, WIDTH, magnitudes);
+        of_up[row] = row_share(up, place, input, WIDTH, magnitudes);
+    }
+    warp_sums<ROWS>(of_gate);
+    warp_sums<ROWS>(of_up);
+    const int lane = threadIdx.x % WARP, number = first + sum_of_lane<ROWS>(lane);
+    if (holds_sum<ROWS>(lane) && number < EXPERT_WIDTH) {
+        hidden[pair * EXPERT_WIDTH + number] = clamped_swiglu(of_gate[0], of_up[0]) * shares[pair];
     }
 }

@@ -1,0 +1,150 @@
+"""A session's state between the device and the host: for payloads (spec: kv §2) and for marks.
+
+Everything here copies bytes; nothing that it returns refers to a live buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ds4cuda.device import Device
+from ds4cuda.operations import frontier_widths
+from ds4cuda.state import State
+from shared.kv.payload import NO_SCORE, LayerState
+
+Array = npt.NDArray[np.float32]
+_PARTS = ("frontier_kv", "frontier_score", "index_frontier_kv", "index_frontier_score")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCopy:
+    """What later steps overwrite: every layer's window of raw rows, as stored, oldest first, and all frontier
+    rings by ratio."""
+
+    raw: npt.NDArray[Any]  # [layers, rows, head dim]
+    frontiers: dict[int, Array]
+
+    @property
+    def nbytes(self) -> int:
+        return self.raw.nbytes + sum(ring.nbytes for ring in self.frontiers.values())
+
+
+def copy_windows(device: Device, state: State) -> WindowCopy:
+    frontiers = {ratio: device.download(ring) for ratio, ring in state.frontiers.items()}
+    return WindowCopy(_window_rows(device, state), frontiers)
+
+
+def put_windows(device: Device, state: State, copy: WindowCopy, position: int) -> None:
+    """Make `state` end at `position` again; rows that were only appended still stand."""
+    state.position = position
+    _put_window_rows(device, state, copy.raw)
+    for ratio, ring in copy.frontiers.items():
+        device.write(state.frontiers[ratio], ring)
+
+
+def to_host(device: Device, state: State) -> list[LayerState]:
+    """Every layer's state in payload form, float32."""
+    windows = _widened(_window_rows(device, state))
+    return [_layer_to_host(device, state, layer, raw) for layer, raw in enumerate(windows)]
+
+
+def from_host(device: Device, state: State, layers: list[LayerState], position: int) -> None:
+    """Take over a payload's layers as the state after `position` tokens."""
+    state.reset()
+    state.position = position
+    _put_window_rows(device, state, _stored(state, np.stack([layer.raw for layer in layers])))
+    for index, stored in enumerate(layers):
+        rows = state.compressed[index]
+        if rows is None:
+            continue
+        _put_rows(device, state, rows.attention, stored.compressed)
+        _put_rows(device, state, rows.index, stored.index_rows)
+        _put_frontier(device, state, index, stored)
+
+
+def _layer_to_host(device: Device, state: State, layer: int, raw: Array) -> LayerState:
+    stored = LayerState(raw=raw)
+    rows, ratio = state.compressed[layer], state.shape.compress_ratios[layer]
+    if rows is None:
+        return stored
+    count = state.position // ratio
+    stored.compressed = _widened(device.download(rows.attention[:count]))
+    if rows.index is not None:
+        stored.index_rows = device.download(rows.index[:count])
+    ring = device.download(state.frontier(layer))
+    previous, begun = _frontier_slots(ratio, state.position)
+    column = 0
+    for number, width in enumerate(frontier_widths(state.shape, ratio)):
+        # Rows that hold nothing yet are written as such, not as what once stood there.
+        part = np.full((ring.shape[0], width), NO_SCORE if number % 2 else 0, np.float32)
+        values = ring[:, column : column + width]
+        part[: len(previous)] = values[previous]
+        first = ring.shape[0] - ratio
+        part[first : first + len(begun)] = values[begun]
+        setattr(stored, _PARTS[number], part)
+        column += width
+    return stored
+
+
+def _put_frontier(device: Device, state: State, layer: int, stored: LayerState) -> None:
+    parts = [getattr(stored, part) for part in _PARTS if getattr(stored, part) is not None]
+    rows, ratio = np.concatenate(parts, axis=1), state.shape.compress_ratios[layer]
+    ring = device.download(state.frontier(layer))
+    previous, begun = _frontier_slots(ratio, state.position)
+    ring[previous] = rows[: len(previous)]
+    first = ring.shape[0] - ratio
+    ring[begun] = rows[first : first + len(begun)]
+    device.write(state.frontier(layer), ring)
+
+
+def _frontier_slots(ratio: int, position: int) -> tuple[list[int], list[int]]:
+    """Ring slots, in token order, of the previous window (ratio 4 only) and of the one in work."""
+    start = position // ratio * ratio
+    if ratio != 4:
+        return [], list(range(position - start))
+    slots = 2 * ratio
+    return [p % slots for p in range(start - ratio, start)], [p % slots for p in range(start, position)]
+
+
+def _window_slots(state: State, count: int) -> list[slice]:
+    """Where the last `count` positions stand in a ring, oldest first: one piece, or two."""
+    slots = state.raw.shape[1]
+    first = (state.position - count) % slots
+    if first + count <= slots:
+        return [slice(first, first + count)]
+    return [slice(first, slots), slice(0, first + count - slots)]
+
+
+def _window_rows(device: Device, state: State) -> npt.NDArray[Any]:
+    pieces = _window_slots(state, min(state.position, state.shape.window))
+    layers = [np.concatenate([device.download(ring[piece]) for piece in pieces]) for ring in state.raw]
+    return np.stack(layers)
+
+
+def _put_window_rows(device: Device, state: State, rows: npt.NDArray[Any]) -> None:
+    """`rows` [layers, count, head dim] of the positions before the state's."""
+    for layer, own in enumerate(rows):
+        first = 0
+        for piece in _window_slots(state, len(own)):
+            count = piece.stop - piece.start
+            device.write(state.raw[layer][piece], own[first : first + count])
+            first += count
+
+
+def _put_rows(device: Device, state: State, buffer: Any, rows: Array | None) -> None:
+    if buffer is not None and rows is not None and len(rows):
+        stored = rows if buffer.dtype == np.float32 else _stored(state, rows)
+        device.write(buffer[: len(rows)], stored)
+
+
+def _widened(rows: npt.NDArray[Any]) -> Array:
+    return rows if rows.dtype == np.float32 else rows.view(np.float16).astype(np.float32)
+
+
+def _stored(state: State, rows: Array) -> npt.NDArray[Any]:
+    """Rows as the rings hold them; other writers keep them in float32."""
+    return rows if state.row_dtype is np.float32 else rows.astype(np.float16).view(np.uint16)
