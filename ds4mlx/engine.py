@@ -136,8 +136,7 @@ def load(
         source = TensorBytes(file.gguf, adopt=adopt, notes=notes, touch=touches_weights())
         reader = WeightReader(file.gguf, file.shape, source, Storage.for_device(file.shape))
         kernels = choose_kernels(mx)
-        if warning := kernels.warning():
-            notes.append(warning)
+        notes += kernels.warnings()
         weights = reader.read(progress)
         set_wired_limit(mx, weights.nbytes if planned_bytes is None else planned_bytes)
         rounds = activation == "kv"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +19,9 @@ from ds4mlx.kernels.kernel import Maker
 from ds4mlx.kernels.proof import Verdict, verdicts
 from ds4mlx.kernels.registry import OPERATIONS, digest
 
-# "all" runs plain operations only; operation names with commas between them leave those out.
+# Names of operations with commas between them, or EVERYTHING: those run as plain operations.
 SWITCH = "DS4_KERNELS_OFF"
+EVERYTHING = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,23 @@ class KernelStatus:
 
 
 class KernelChoice:
-    """`maker(operation)` makes the operation's kernels, None where its fallback has to do."""
+    """`maker(operation)` makes the operation's kernels, None where its fallback has to do. `unknown` are
+    names that were to be switched off and that no operation has."""
 
-    def __init__(self, statuses: list[KernelStatus], make: Maker | None) -> None:
+    def __init__(self, statuses: list[KernelStatus], make: Maker | None, unknown: Sequence[str] = ()) -> None:
         self.statuses = statuses
+        self.unknown = list(unknown)
         self._make = make
         self._trusted = {found.operation for found in statuses if found.status == "kernel"}
 
     def maker(self, operation: str) -> Maker | None:
         return self._make if operation in self._trusted else None
 
-    def warning(self) -> str | None:
-        """One line about kernels that should run here and do not."""
+    def warnings(self) -> list[str]:
+        """A line about kernels that should run here and do not, and one about names that mean nothing."""
+        return [line for line in (self._failed(), self._misnamed()) if line]
+
+    def _failed(self) -> str | None:
         failed = [found for found in self.statuses if found.status == "fallback" and found.wanted]
         if not failed:
             return None
@@ -54,6 +60,14 @@ class KernelChoice:
         return (
             f"kernels failed their check on this device ({names}: {failed[0].reason}); "
             "slower plain operations are used: see ds4 doctor"
+        )
+
+    def _misnamed(self) -> str | None:
+        if not self.unknown:
+            return None
+        return (
+            f"{SWITCH} names no operation with {', '.join(map(repr, self.unknown))}: "
+            f"write {EVERYTHING}, or some of {', '.join(OPERATIONS)}"
         )
 
 
@@ -65,20 +79,20 @@ def choose_kernels(
 ) -> KernelChoice:
     """For MLX's default device. `cache` is the folder of kept verdicts, by default the user's."""
     switched = (os.environ if environment is None else environment).get(SWITCH, "")
+    off = {name for part in switched.split(",") if (name := part.strip())}
+    unknown = sorted(off - {EVERYTHING, *OPERATIONS})
     if not mx.metal.is_available() or mx.default_device() == mx.Device(mx.cpu):
-        return _without("there is no Metal here")
-    if switched == "all":
-        return _without(f"switched off by {SWITCH}")
-    off = {name.strip() for name in switched.split(",")}
+        return _without("there is no Metal here", unknown)
+    if EVERYTHING in off:
+        return _without(f"switched off by {SWITCH}", unknown)
     folder = Path(platformdirs.user_cache_dir("ds4", appauthor=False)) if cache is None else cache
     found = prove(mx.fast.metal_kernel, folder / "kernels" / f"{_machine_digest(mx)}.json")
-    return KernelChoice(
-        [_status(verdict, verdict.operation in off) for verdict in found], mx.fast.metal_kernel
-    )
+    statuses = [_status(verdict, verdict.operation in off) for verdict in found]
+    return KernelChoice(statuses, mx.fast.metal_kernel, unknown)
 
 
-def _without(reason: str) -> KernelChoice:
-    return KernelChoice([KernelStatus(name, "fallback", reason, False) for name in OPERATIONS], None)
+def _without(reason: str, unknown: Sequence[str]) -> KernelChoice:
+    return KernelChoice([KernelStatus(name, "fallback", reason, False) for name in OPERATIONS], None, unknown)
 
 
 def _status(verdict: Verdict, off: bool) -> KernelStatus:
@@ -90,7 +104,7 @@ def _status(verdict: Verdict, off: bool) -> KernelStatus:
 
 
 def _machine_digest(mx: Any) -> str:
-    """Of everything that could change a verdict."""
+    """Of what could change a verdict."""
     device = sorted((key, str(value)) for key, value in mx.device_info().items())
     system = (platform.platform(), mx.__version__)
     return hashlib.sha256(repr((device, system, digest())).encode()).hexdigest()[:32]

@@ -69,8 +69,8 @@ def test_dimensions_without_a_kernel_are_told(monkeypatch: pytest.MonkeyPatch) -
         def maker(self, operation: str) -> Any:
             return None
 
-        def warning(self) -> str:
-            return "kernels failed their check on this device (route: off)"
+        def warnings(self) -> list[str]:
+            return ["kernels failed their check on this device (route: off)"]
 
     monkeypatch.setattr("ds4mlx.kernel_choice.choose_kernels", lambda mx: Trusting())
     refused = replace(plain_operations(engine().shape, rounds=True), refusals=["route: too few experts"])
