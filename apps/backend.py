@@ -61,6 +61,7 @@ def _checked_plan(backend: Backend, path: Path, options: EngineOptions, say_plan
     """What this machine will need, told and found to fit; before that, the same for the machine that
     `--simulate-memory` imagines. Raises NotEnoughMemory, ModelFileError."""
     chunk, simulated = options.prefill_chunk, options.simulate_memory
+    budget = memory_budget(simulated)  # first: a size that means nothing is told before any plan
     shape, plan = plan_of_file(backend, path, options.context, chunk)
     plan = _for_all_sessions(plan, options)
     if simulated is None:
@@ -69,7 +70,7 @@ def _checked_plan(backend: Backend, path: Path, options: EngineOptions, say_plan
         _, there = plan_of_file(backend, path, options.context, chunk, simulated=True)
         there = _for_all_sessions(there, options)
         say_plan(f"{plan_line(there, backend)} on {simulated_machine(backend, simulated)}")
-        check_fits(shape, there, memory_budget(simulated), chunk)
+        check_fits(shape, there, budget, chunk)
         if there != plan:
             say_plan(f"{plan_line(plan, backend)} on this machine")
     check_fits(shape, plan, memory_budget(), chunk)
@@ -140,9 +141,10 @@ def why_unavailable(backend: Backend) -> str | None:
     return None
 
 
-def kernel_report() -> list[dict[str, Any]]:
+def kernel_report() -> tuple[list[dict[str, Any]], list[str]]:
     """Each operation of the MLX backend that has kernels: its name, those of its kernels, `status` "kernel"
-    or "fallback" on this machine, the `reason` for a fallback, and whether the kernel was `wanted`.
+    or "fallback" on this machine, the `reason` for a fallback, and whether the kernel was `wanted`. Beside
+    them names that were to be switched off and that no operation has.
 
     On a device whose kernels were never tried this tries them, which takes a second or two.
     """
@@ -151,10 +153,12 @@ def kernel_report() -> list[dict[str, Any]]:
     from ds4mlx.kernel_choice import choose_kernels
     from ds4mlx.kernels.registry import operation
 
-    return [
+    choice = choose_kernels(mx)
+    operations = [
         asdict(found) | {"kernels": [kernel.name for kernel in operation(found.operation).KERNELS]}
-        for found in choose_kernels(mx).statuses
+        for found in choice.statuses
     ]
+    return operations, choice.unknown
 
 
 def kernel_times(context: int, prefill_chunk: int | None, clock: Clock) -> Iterator[dict[str, Any]]:
@@ -166,6 +170,9 @@ def kernel_times(context: int, prefill_chunk: int | None, clock: Clock) -> Itera
     """
     if reason := why_unavailable("mlx"):
         raise BackendUnavailable(reason)
+    from ds4mlx.settings import prepare_environment
+
+    prepare_environment()  # as an engine does: how launches are put together counts
     import mlx.core as mx
 
     from ds4mlx.kernel_choice import choose_kernels
@@ -231,6 +238,8 @@ def _importable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+    except ImportError:
+        return True  # installed but broken: to import it tells how
 
 
 def _to_stderr(line: str) -> None:

@@ -84,11 +84,14 @@ def examine(
     yield from _system()
     backends = list(_backends())
     yield from backends
-    if any(finding.name == _BACKEND + "mlx" and finding.ok for finding in backends):
+    mlx = any(finding.name == _BACKEND + "mlx" and finding.ok for finding in backends)
+    if mlx:
         yield _kernels(strict)
     budget = memory_budget(simulate_memory)
     yield _memory(budget, simulate_memory)
-    yield from _model(model, context, prefill_chunk, budget, simulate_memory)
+    # The plan of a simulated Mac needs no MLX.
+    backend: Backend = "mlx" if mlx or simulate_memory is not None else "reference"
+    yield from _model(backend, model, context, prefill_chunk, budget, simulate_memory)
     yield _disk(Path.cwd())
 
 
@@ -131,7 +134,7 @@ def _backends() -> Iterator[Finding]:
 
 
 def _kernels(strict: bool) -> Finding:
-    operations = kernel_report()
+    operations, unknown = kernel_report()
     failed = [found for found in operations if found["wanted"] and found["status"] == "fallback"]
     running = sum(found["status"] == "kernel" for found in operations)
     if failed:
@@ -142,7 +145,10 @@ def _kernels(strict: bool) -> Finding:
     else:
         reasons = sorted({found["reason"] for found in operations if found["reason"]})
         text = f"{running} of {len(operations)} operations run as kernels: {', '.join(reasons)}"
-    return Finding("kernels", False if failed and strict else None, text, {"operations": operations})
+    if unknown:
+        text += f"; switched off, but no operation: {', '.join(unknown)}"
+    figures = {"operations": operations, "unknown": unknown}
+    return Finding("kernels", False if failed and strict else None, text, figures)
 
 
 def _memory(budget: int, simulated: str | None) -> Finding:
@@ -152,7 +158,12 @@ def _memory(budget: int, simulated: str | None) -> Finding:
 
 
 def _model(
-    model: Path | None, context: int, prefill_chunk: int | None, budget: int, simulated: str | None
+    backend: Backend,
+    model: Path | None,
+    context: int,
+    prefill_chunk: int | None,
+    budget: int,
+    simulated: str | None,
 ) -> Iterator[Finding]:
     try:
         choice = choose_model(model)
@@ -161,8 +172,6 @@ def _model(
         return
     path = {"path": str(choice.path)}
     try:
-        # The plan of a simulated Mac needs no MLX.
-        backend: Backend = "reference" if why_unavailable("mlx") and simulated is None else "mlx"
         shape, plan = plan_of_file(
             backend, choice.path, context, prefill_chunk, simulated=simulated is not None
         )

@@ -41,7 +41,7 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
     if not 0 < size < 2**60:
-        raise UsageError(f"{text!r} is not a memory size: write for example 64GB")
+        raise UsageError(f"--simulate-memory: {text!r} is not a memory size: write for example 64GB")
     return size
 
 

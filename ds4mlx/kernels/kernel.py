@@ -91,12 +91,6 @@ class Kernel:
             shared = HEADERS / name
             yield plain_text(shared if shared.exists() else self.body.parent / name)
 
-    def digest(self) -> str:
-        """Of everything that the kernel's text is made from."""
-        return hashlib.sha256(
-            "\0".join([*self._function_texts(), plain_text(self.body)]).encode()
-        ).hexdigest()
-
 
 @dataclass(frozen=True, slots=True)
 class Example:

@@ -1,7 +1,7 @@
 """Kernels prove themselves on the device that is to run them: once each, on small inputs, against their
 fallbacks. One that fails is left out, so a compiler's surprise costs speed and never an answer.
 
-Verdicts are kept per device, system, MLX version and kernel texts. Must not know: models, sessions.
+Verdicts are kept per device, system, MLX version and files of this package. Must not know: models, sessions.
 """
 
 from __future__ import annotations

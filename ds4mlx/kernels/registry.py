@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from importlib import import_module
+from pathlib import Path
 from typing import Protocol, cast
 
 from ds4mlx.kernels.kernel import Example, Kernel
 
+PACKAGE = Path(__file__).parent
 OPERATIONS = (
     "hyper_mix",
     "hyper_join",
@@ -42,6 +44,10 @@ def operation(name: str) -> Operation:
 
 
 def digest() -> str:
-    """Of the texts of all kernels."""
-    texts = [kernel.digest() for name in OPERATIONS for kernel in operation(name).KERNELS]
-    return hashlib.sha256(" ".join(texts).encode()).hexdigest()
+    """Of all files of this package: what kernels are made from, how they are launched, what they are compared
+    with and how exactly."""
+    found = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".metal", ".py"):
+            found.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + path.read_bytes())
+    return found.hexdigest()

@@ -1,12 +1,18 @@
 """What `ds4 doctor` reports, and when its exit code is 1."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from apps import cli, doctor
 from apps.pull.targets import RECOMMENDED
 from tests.support.golden import tiny_q2
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -79,13 +85,38 @@ def test_for_people_one_line_per_finding(capsys, monkeypatch):
 
 
 def test_a_backend_that_is_installed_but_broken_is_a_problem(monkeypatch):
-    import sys
-
     monkeypatch.setattr(doctor, "why_unavailable", lambda name: None)
     monkeypatch.setitem(sys.modules, "mlx.core", None)
     (finding,) = [f for f in doctor._backends() if f.name == "backend mlx"]
     assert finding.ok is False
     assert finding.text.startswith("MLX is installed but does not start: ")
+
+
+@pytest.mark.parametrize("broken", ["mlx", "mlx.core"])
+def test_a_broken_backend_is_no_end_of_the_report(tmp_path, broken):
+    """Whether the package itself or its inner part cannot be imported."""
+    package = tmp_path / "mlx"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('no libmlx')" if broken == "mlx" else "")
+    (package / "core.py").write_text("raise ImportError('no libmlx')")
+    command = "import sys; from apps.cli import main; sys.exit(main(['doctor']))"
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "MLX is installed but does not start: no libmlx" in done.stdout
+    assert "\nmemory plan" in done.stdout
+
+
+def test_a_switch_that_names_no_operation_is_told(capsys, monkeypatch):
+    monkeypatch.setenv("DS4_KERNELS_OFF", "rout")
+    _, report = _report(capsys, "-m", str(tiny_q2()))
+    assert report["kernels"]["unknown"] == ["rout"]
+    assert report["kernels"]["text"].endswith("; switched off, but no operation: rout")
 
 
 def _operations(**reasons):
@@ -109,7 +140,7 @@ def test_every_kernel_is_listed_with_its_status(capsys):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_failed_kernel_is_a_problem_only_when_strict(capsys, monkeypatch, strict):
-    monkeypatch.setattr(doctor, "kernel_report", lambda: _operations(route="off by 3", attend=""))
+    monkeypatch.setattr(doctor, "kernel_report", lambda: (_operations(route="off by 3", attend=""), []))
     code, report = _report(capsys, "-m", str(tiny_q2()), *(["--strict"] if strict else []))
     assert code == (1 if strict else 0)
     assert report["kernels"]["text"].startswith("1 of 2 operations run as kernels")
@@ -117,7 +148,7 @@ def test_a_failed_kernel_is_a_problem_only_when_strict(capsys, monkeypatch, stri
 
 
 def test_kernels_that_all_run_are_no_news(capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "kernel_report", lambda: _operations(route="", attend=""))
+    monkeypatch.setattr(doctor, "kernel_report", lambda: (_operations(route="", attend=""), []))
     code, report = _report(capsys, "-m", str(tiny_q2()), "--strict")
     assert code == 0
     assert report["kernels"]["text"] == "all 2 operations run as kernels"

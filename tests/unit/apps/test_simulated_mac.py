@@ -13,6 +13,7 @@ from apps.backend import open_engine, plan_of_file
 from apps.memory import GIB, NotEnoughMemory, memory_budget
 from apps.options import EngineOptions
 from apps.startup import load_progress
+from shared.errors import UsageError
 from shared.model.known_shapes import FLASH
 from tests.support.golden import tiny_q2
 from tests.support.model_files import metadata_of, tensors_of, write_hollow
@@ -81,6 +82,14 @@ def test_a_model_that_fits_the_simulated_mac_still_has_to_fit_this_machine(
         open_engine(EngineOptions(model=flash, backend="mlx", simulate_memory="128GB"), say=said.append)
     assert said[0].endswith(" on a Mac with 128GB (simulated)")
     assert [line.endswith(" on this machine") for line in said[1:]] in ([], [True])
+
+
+def test_a_size_that_means_nothing_is_told_before_any_plan() -> None:
+    said: list[str] = []
+    options = EngineOptions(model=tiny_q2(), backend="mlx", simulate_memory="abc")
+    with pytest.raises(UsageError, match=r"^--simulate-memory: 'abc' is not a memory size"):
+        open_engine(options, say=said.append)
+    assert said == []
 
 
 def test_doctor_tells_what_that_mac_would(flash: Path, capsys: pytest.CaptureFixture[str]) -> None:

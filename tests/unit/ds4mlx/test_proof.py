@@ -14,6 +14,7 @@ import pytest
 mx = pytest.importorskip("mlx.core")
 
 from ds4mlx.kernel_choice import SWITCH, choose_kernels  # noqa: E402
+from ds4mlx.kernels import registry  # noqa: E402
 from ds4mlx.kernels.kernel import Example  # noqa: E402
 from ds4mlx.kernels.proof import Verdict, verdicts  # noqa: E402
 from ds4mlx.kernels.registry import OPERATIONS  # noqa: E402
@@ -135,7 +136,7 @@ def test_without_metal_every_operation_falls_back_without_a_warning() -> None:
     choice = choose_kernels(device(metal=False), {})
     assert {found.status for found in choice.statuses} == {"fallback"}
     assert [found.operation for found in choice.statuses] == list(OPERATIONS)
-    assert choice.warning() is None
+    assert choice.warnings() == []
     assert choice.maker("route") is None
 
 
@@ -143,8 +144,7 @@ def test_kernels_that_failed_fall_back_with_one_warning(tmp_path: Path) -> None:
     choice = choose_kernels(device(metal=True), {}, outcomes(route="off by 3", top_k="no"), tmp_path)
     assert choice.maker("route") is None
     assert choice.maker("attend") is not None
-    warning = choice.warning()
-    assert warning is not None
+    (warning,) = choice.warnings()
     assert "top_k, route: no" in warning
     assert "ds4 doctor" in warning
 
@@ -154,8 +154,18 @@ def test_kernels_can_be_switched_off(tmp_path: Path) -> None:
     assert all(everything.maker(name) is None for name in OPERATIONS)
     some = choose_kernels(device(metal=True), {SWITCH: "route, attend"}, outcomes(route="off"), tmp_path)
     assert [name for name in OPERATIONS if some.maker(name) is None] == ["attend", "route"]
-    assert everything.warning() is None
-    assert some.warning() is None
+    assert everything.warnings() == some.warnings() == []
+
+
+@pytest.mark.parametrize("metal", [False, True])
+def test_a_name_that_no_operation_has_is_told_and_the_others_hold(metal: bool, tmp_path: Path) -> None:
+    switched = {SWITCH: "route,rout, ,ALL"}
+    choice = choose_kernels(device(metal=metal), switched, outcomes(), tmp_path)
+    (warning,) = choice.warnings()
+    assert warning.startswith("DS4_KERNELS_OFF names no operation with 'ALL', 'rout': write all, or some of")
+    assert choice.maker("route") is None
+    assert (choice.maker("attend") is not None) == metal
+    assert choose_kernels(device(metal=metal), {SWITCH: " all "}, outcomes(), tmp_path).warnings() == []
 
 
 def test_the_verdicts_file_depends_on_device_system_and_texts(
@@ -179,3 +189,18 @@ def test_the_verdicts_file_depends_on_device_system_and_texts(
     choose_kernels(device(metal=True), {}, prove, tmp_path)
     assert len(set(asked)) == 4
     assert asked[3] == asked[4]
+
+
+@pytest.mark.parametrize("changed", ["route/kernel.metal", "route/__init__.py", "headers/sums.metal"])
+def test_the_digest_is_of_texts_launchers_and_headers(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "PACKAGE", tmp_path)
+    for name in ("route/kernel.metal", "route/__init__.py", "headers/sums.metal"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+    before = registry.digest()
+    (tmp_path / "route" / "compiled.pyc").write_text("2")
+    assert registry.digest() == before
+    (tmp_path / changed).write_text("2")
+    assert registry.digest() != before

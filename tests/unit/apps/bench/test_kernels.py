@@ -14,6 +14,7 @@ import pytest
 from apps.bench import command
 from apps.bench.kernels import COLUMNS, write_kernel_times
 from apps.cli import main
+from shared.errors import BackendUnavailable
 
 
 def record(operation: str, seconds: float, times: float, **others: Any) -> dict[str, Any]:
@@ -147,3 +148,15 @@ def test_the_command_hands_over_context_and_chunk(
     assert asked == [(2048, None), (32768, 512)]
     assert file.read_text(encoding="utf-8").startswith(",".join(COLUMNS))
     assert len(json.loads(capsys.readouterr().out)["rows"]) == len(RECORDS)
+
+
+def test_times_are_taken_with_the_settings_of_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlx.core")
+    from apps.backend import kernel_times
+
+    prepared: list[bool] = []
+    monkeypatch.setattr("ds4mlx.settings.prepare_environment", lambda: prepared.append(True))
+    monkeypatch.setattr("ds4mlx.kernel_measure.why_unmeasurable", lambda: "asked")
+    with pytest.raises(BackendUnavailable, match="asked"):
+        kernel_times(128, None, lambda: 0.0)
+    assert prepared == [True]
