@@ -234,6 +234,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("ds4-first-run.json"), metavar="FILE")
     chosen = parser.parse_args(arguments)
     sys.path.insert(0, str(ROOT))
+    from apps.output_file import check_writable
+    from shared.errors import UsageError
+
+    try:
+        check_writable(chosen.output)
+    except UsageError as reason:
+        parser.error(str(reason))
     steps: list[Step] = []
     report = {"format": 1, "quick": chosen.quick, "machine": machine()}
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ Run by `first_run.py` in processes of their own, since a kernel may take its pro
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
@@ -20,8 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import mlx.core as mx
 import numpy as np
 
+from bench.first_run import contract_modules
 from ds4mlx.kernels.kernel import Example, Maker
-from ds4mlx.kernels.registry import digest, operation
+from ds4mlx.kernels.registry import OPERATIONS, digest, operation
 
 LONGEST_MESSAGE = 2000  # characters; a compiler can say a lot
 CASE_TABLES = ("CASES", "LONG_CASES")
@@ -124,16 +126,25 @@ def message(reason: Exception) -> str:
     return f"{type(reason).__name__}: {str(reason)[:LONGEST_MESSAGE]}"
 
 
-def main(arguments: list[str]) -> None:
-    kind, *rest = arguments
+def arguments_of(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    kinds.add_parser("device")
+    kinds.add_parser("examples").add_argument("name", choices=OPERATIONS, metavar="OPERATION")
+    kinds.add_parser("contract").add_argument("name", choices=contract_modules(), metavar="TEST_MODULE")
+    return parser.parse_args(given)
+
+
+def main(given: list[str]) -> None:
+    chosen = arguments_of(given)
     maker: Any = mx.fast.metal_kernel
     result: Any
-    if kind == "device":
+    if chosen.kind == "device":
         result = device()
-    elif kind == "examples":
-        result = examples(rest[0], maker)
+    elif chosen.kind == "examples":
+        result = examples(chosen.name, maker)
     else:
-        result = contract(checks_of(rest[0]), maker)
+        result = contract(checks_of(chosen.name), maker)
     print(json.dumps(result))
 
 

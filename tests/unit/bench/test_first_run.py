@@ -48,6 +48,25 @@ def test_a_quick_run_without_metal(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert folder not in text
 
 
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        first_run.main(["-o", str(tmp_path / "none" / "run.json")])
+    shown = capsys.readouterr()
+    assert "there is no such folder" in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    "given", [[], ["nonsense"], ["examples"], ["examples", "nonsense"], ["contract", "test_launches"]]
+)
+def test_wrong_arguments_of_the_checks_are_told(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        kernel_checks.main(given)
+    assert "usage: " in capsys.readouterr().err
+
+
 def test_a_step_that_fails_or_hangs_costs_only_itself(tmp_path: Path) -> None:
     run = first_run.FirstRun(tmp_path, quick=True)
     failed = run._run("failing", ["-c", "print('to be seen'); raise SystemExit(3)"], 60)
