@@ -6,11 +6,15 @@ inline float2 two(const device float* from) {
 }
 
 inline void load_weights(const device WEIGHT* mix, uint channel, uint simdgroup, thread float2* weights) {
+    #pragma clang loop unroll(full)
     for (uint turn = 0; turn < uint(TURNS); ++turn) {
         const uint row = simdgroup + turn * uint(SIMDGROUPS);
-        for (uint stream = 0; stream < uint(STREAMS) && row < uint(MIXES); ++stream) {
+        #pragma clang loop unroll(full)
+        for (uint stream = 0; stream < uint(STREAMS); ++stream) {
             const uint place = (row * uint(STREAMS) + stream) * uint(WIDTH) + channel;
-            weights[turn * uint(STREAMS) + stream] = float2(*(const device vec<WEIGHT, 2>*)(mix + place));
+            if (row < uint(MIXES)) {
+                weights[turn * uint(STREAMS) + stream] = float2(*(const device vec<WEIGHT, 2>*)(mix + place));
+            }
         }
     }
 }
@@ -19,16 +23,18 @@ inline void load_weights(const device WEIGHT* mix, uint channel, uint simdgroup,
 // tokens a threadgroup has.
 inline void write_dots(
     const thread float2* x, const thread float2* weights, uint lane, uint simdgroup, device float* partial) {
+    #pragma clang loop unroll(full)
     for (uint turn = 0; turn < uint(TURNS); ++turn) {
         const uint row = simdgroup + turn * uint(SIMDGROUPS);
         if (row > uint(MIXES)) {
             break;
         }
-        const thread float2* factors = row < uint(MIXES) ? weights + turn * uint(STREAMS) : x;
         float sum = 0.0f;
+        #pragma clang loop unroll(full)
         for (uint stream = 0; stream < uint(STREAMS); ++stream) {
-            sum = fma(x[stream].x, factors[stream].x, sum);
-            sum = fma(x[stream].y, factors[stream].y, sum);
+            const float2 factor = row < uint(MIXES) ? weights[turn * uint(STREAMS) + stream] : x[stream];
+            sum = fma(x[stream].x, factor.x, sum);
+            sum = fma(x[stream].y, factor.y, sum);
         }
         sum = simd_sum(sum);
         if (lane == 0) {
