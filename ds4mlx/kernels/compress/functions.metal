@@ -22,6 +22,7 @@ static inline V pool(const device float* ring, const device float* own, int firs
         V scores[CHUNK];
         V values[CHUNK];
         V larger = largest;
+        #pragma clang loop unroll(full)
         for (int number = 0; number < CHUNK; number++) {
             const int candidate = begin + number;
             const int position = first - (HALVES - 1) * RATIO + candidate;
@@ -35,6 +36,7 @@ static inline V pool(const device float* ring, const device float* own, int firs
         const V kept = precise::exp(largest - larger);
         total *= kept;
         sum *= kept;
+        #pragma clang loop unroll(full)
         for (int number = 0; number < CHUNK; number++) {
             const V weight = precise::exp(scores[number] - larger);
             total += weight;

@@ -29,15 +29,18 @@ inline void collapse(
     const uint first = 4u * (simdgroup * 32u + lane);
     const uint stride = 4u * 32u * uint(SIMDGROUPS);
     float gates[STREAMS];
+    #pragma clang loop unroll(full)
     for (uint stream = 0; stream < uint(STREAMS); ++stream) {
         gates[stream] = simd_broadcast(gate, ushort(stream));
     }
     float4 mixed[STEPS];
     float squares = 0.0f;
+    #pragma clang loop unroll(full)
     for (uint step = 0; step < uint(STEPS); ++step) {
         const uint channel = first + step * stride;
         if (channel < uint(WIDTH)) {
             float4 value = float4(0.0f);
+            #pragma clang loop unroll(full)
             for (uint stream = 0; stream < uint(STREAMS); ++stream) {
                 value += gates[stream] * *(const device float4*)(streams + stream * uint(WIDTH) + channel);
             }
@@ -47,6 +50,7 @@ inline void collapse(
     }
     squares = group_sum(squares, scratch, lane, simdgroup, SIMDGROUPS);
     const float factor = precise::rsqrt(squares / float(WIDTH) + RMS_EPSILON);
+    #pragma clang loop unroll(full)
     for (uint step = 0; step < uint(STEPS); ++step) {
         const uint channel = first + step * stride;
         if (channel < uint(WIDTH)) {

@@ -4,6 +4,7 @@ const uint token = thread_position_in_grid.y;
 const uint lane = thread_index_in_simdgroup;
 const uint row = token * uint(EXPERTS);
 float scores[TURNS];
+#pragma clang loop unroll(full)
 for (uint turn = 0; turn < uint(TURNS); ++turn) {
     const uint expert = turn * 32u + lane;
     scores[turn] = expert < uint(EXPERTS) ? affinity(logits[row + expert]) + bias[expert] : -INFINITY;
@@ -12,6 +13,7 @@ uint mine = 0;
 for (uint slot = 0; slot < uint(USED); ++slot) {
     float best = -INFINITY;
     uint at = uint(EXPERTS - 1);
+    #pragma clang loop unroll(full)
     for (uint turn = 0; turn < uint(TURNS); ++turn) {
         if (scores[turn] > best) {
             best = scores[turn];
@@ -21,6 +23,7 @@ for (uint slot = 0; slot < uint(USED); ++slot) {
     const float top = simd_max(best);
     const uint taken = simd_min(best == top ? at : uint(EXPERTS - 1));
     mine = lane == slot ? taken : mine;
+    #pragma clang loop unroll(full)
     for (uint turn = 0; turn < uint(TURNS); ++turn) {
         scores[turn] = turn * 32u + lane == taken ? -INFINITY : scores[turn];
     }
