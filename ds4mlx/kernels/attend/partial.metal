@@ -25,9 +25,11 @@ Part query[EACH][PARTS];
 Part sum[EACH][PARTS];
 float largest[EACH];
 float total[EACH];
+#pragma clang loop unroll(full)
 for (int head = 0; head < EACH; ++head) {
     const ulong from = row_start(token * HEADS + first_head + head);
     float squares = 0.0f;
+    #pragma clang loop unroll(full)
     for (int part = 0; part < PARTS; ++part) {
         const int channel = (part * 32 + lane) * PART;
         const Part values = *(const device Part*)(queries + from + channel);
@@ -36,10 +38,12 @@ for (int head = 0; head < EACH; ++head) {
         sum[head][part] = Part(0.0f);
     }
     const float scale = precise::rsqrt(simd_sum(squares) / float(D) + EPSILON) * SCALE;
+    #pragma clang loop unroll(full)
     for (int part = 0; part < PARTS; ++part) {
         const int channel = (part * 32 + lane) * PART;
         const Part by = *(const device Part*)(rotation + row_start(token) + channel);
         const Part values = query[head][part] * scale;
+        #pragma clang loop unroll(full)
         for (int pair = 0; pair < PART; pair += 2) {
             const float2 turned = turn(float2(values[pair], values[pair + 1]), float2(by[pair], by[pair + 1]));
             query[head][part][pair] = turned.x;
@@ -62,6 +66,7 @@ for (int tile = first_tile; tile < end_tile; ++tile) {
     const int here = min(32, rows - tile * 32);
 
     float score[EACH];
+    #pragma clang loop unroll(full)
     for (int head = 0; head < EACH; ++head) {
         score[head] = LOWEST;
     }
@@ -72,15 +77,19 @@ for (int tile = first_tile; tile < end_tile; ++tile) {
         }
         const device ROW* from = row_at(at, count, ring_rows, own, ring, compressed) + lane * PART;
         float dots[EACH];
+        #pragma clang loop unroll(full)
         for (int head = 0; head < EACH; ++head) {
             dots[head] = 0.0f;
         }
+        #pragma clang loop unroll(full)
         for (int part = 0; part < PARTS; ++part) {
             const Part values = Part(*(const device RowPart*)(from + part * 32 * PART));
+            #pragma clang loop unroll(full)
             for (int head = 0; head < EACH; ++head) {
                 dots[head] += dot(query[head][part], values);
             }
         }
+        #pragma clang loop unroll(full)
         for (int head = 0; head < EACH; ++head) {
             const float whole = simd_sum(dots[head]);
             score[head] = lane == row ? whole : score[head];
@@ -88,6 +97,7 @@ for (int tile = first_tile; tile < end_tile; ++tile) {
     }
 
     float weight[EACH];
+    #pragma clang loop unroll(full)
     for (int head = 0; head < EACH; ++head) {
         const float before = largest[head];
         largest[head] = max(before, simd_max(score[head]));
@@ -95,6 +105,7 @@ for (int tile = first_tile; tile < end_tile; ++tile) {
         weight[head] = precise::exp(score[head] - largest[head]);
         const float shrink = precise::exp(before - largest[head]);
         total[head] = total[head] * shrink + simd_sum(weight[head]);
+        #pragma clang loop unroll(full)
         for (int part = 0; part < PARTS; ++part) {
             sum[head][part] *= shrink;
         }
@@ -106,11 +117,14 @@ for (int tile = first_tile; tile < end_tile; ++tile) {
         }
         const device ROW* from = row_at(at, count, ring_rows, own, ring, compressed) + lane * PART;
         float shares[EACH];
+        #pragma clang loop unroll(full)
         for (int head = 0; head < EACH; ++head) {
             shares[head] = simd_shuffle(weight[head], ushort(row));
         }
+        #pragma clang loop unroll(full)
         for (int part = 0; part < PARTS; ++part) {
             const Part values = Part(*(const device RowPart*)(from + part * 32 * PART));
+            #pragma clang loop unroll(full)
             for (int head = 0; head < EACH; ++head) {
                 sum[head][part] += values * shares[head];
             }
@@ -118,8 +132,10 @@ for (int tile = first_tile; tile < end_tile; ++tile) {
     }
 }
 
+#pragma clang loop unroll(full)
 for (int head = 0; head < EACH; ++head) {
     const int out = (token * slices + slice) * HEADS + first_head + head;
+    #pragma clang loop unroll(full)
     for (int part = 0; part < PARTS; ++part) {
         *(device Part*)(sums + row_start(out) + (part * 32 + lane) * PART) = sum[head][part];
     }
