@@ -9,6 +9,7 @@ static inline void add_block_dots(device const uchar* first, device const uchar*
         const uint part = place % 8;
         float4 values[8];
         float sums[4];
+        #pragma clang loop unroll(full)
         for (uint octet = 0; octet < 4; octet++) {
             device const float4* numbers = (device const float4*)(x + 256 * block + octet_start(part, octet));
             values[2 * octet] = numbers[0];

@@ -6,6 +6,7 @@ static inline float multiply_part(device const uchar* block, uint part, thread c
                                   thread const float* sums, threadgroup const uint2* magnitudes) {
     const uint2 words = iq2_words(block, part);
     float total = 0;
+    #pragma clang loop unroll(full)
     for (uint octet = 0; octet < 4; octet++) {
         const uint2 row = magnitudes[(words.x >> (8 * octet)) & 255u];
         const uint signs = iq2_signs(words.y, octet);

@@ -11,6 +11,7 @@ static inline float multiply_part(device const uchar* block, uint part, thread c
     const uint high = codes[1];
     float total = 0;
     float minimum = 0;
+    #pragma clang loop unroll(full)
     for (uint plane = 0; plane < 4; plane++) {
         const uint scale = scales[2 * plane];
         const float sum = dot(q2_codes(low, plane), x[2 * plane]) + dot(q2_codes(high, plane), x[2 * plane + 1]);

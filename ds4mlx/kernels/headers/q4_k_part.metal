@@ -7,9 +7,11 @@ static inline float multiply_part(device const uchar* block, uint part, thread c
                                   thread const float* sums, threadgroup const uint2*) {
     device const uint* codes = (device const uint*)(block + 16 + 16 * part);
     float total = 0;
+    #pragma clang loop unroll(full)
     for (uint high = 0; high < 2; high++) {
         const float2 steps = q4_steps(block, 2 * (part / 2) + high);
         float sum = 0;
+        #pragma clang loop unroll(full)
         for (uint quad = 0; quad < 4; quad++) {
             sum += dot(q4_codes(codes[quad], high), x[4 * high + quad]);
         }
