@@ -69,10 +69,13 @@ class Result:
     rules: Sequence[str]
     survivors: list[Survivor] = field(default_factory=list)
 
+    def counted(self) -> int:
+        """How many mutants are kernels, and other ones."""
+        return len(self.verdicts) - self.verdicts.count(COMPILER) - self.verdicts.count(SAME_CODE)
+
     def share(self) -> float:
-        """Survivors among the mutants that are other kernels."""
-        counted = len(self.verdicts) - self.verdicts.count(COMPILER) - self.verdicts.count(SAME_CODE)
-        return self.verdicts.count(SURVIVED) / max(counted, 1)
+        """Survivors among those that count."""
+        return self.verdicts.count(SURVIVED) / max(self.counted(), 1)
 
     def table(self) -> dict[str, dict[str, int]]:
         """How many mutants of each rule ended how."""
