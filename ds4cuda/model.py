@@ -15,6 +15,7 @@ import numpy as np
 
 from ds4cuda.device import Device
 from ds4cuda.kernels.attend import MOST_SPLITS
+from ds4cuda.kernels.group_experts import most_groups
 from ds4cuda.kernels.hyper_mix import slices
 from ds4cuda.operations import compressor_columns, frontier_widths, make_operations
 from ds4cuda.scratch import Scratch
@@ -43,6 +44,8 @@ STAGES = {
     "output_head": "output_head",
 }
 
+# Pairs of token and slot for each expert from which on it pays to group them by expert.
+_GROUPED_FROM = 2
 # Called after each layer with its number; may wait for the device, and may raise to stop.
 LayerDone = Callable[[int], None]
 
@@ -73,6 +76,7 @@ class Model:
         # What a layer compiles on first use would be too late in a captured step.
         for layer in weights.layers:
             self.operations.run_experts(layer.experts.in_type, layer.experts.down_type)
+            self.operations.group_experts(layer.experts.in_type, layer.experts.down_type)
         self.scratch = Scratch(device, shape, longest_step)
         kinds = [rotary_frequencies(shape, ratio) for ratio in (0, 4)]
         self._frequencies = device.upload(np.stack(kinds))
@@ -246,16 +250,25 @@ class Model:
         """The sum of the routed experts' outputs and the shared one's."""
         shape, experts = self.shape, weights.experts
         shared_hidden = self.scratch("shared_hidden", step.count, shape.expert_width)
-        self.operations.project_swiglu(weights.shared_gate_up, self._x(step), shared_hidden)
-        self.operations.run_experts(experts.in_type, experts.down_type)(
-            experts,
-            self.weights.magnitudes,
-            self._x(step),
-            *self._routed(step),
-            self.scratch("hidden", step.count * shape.experts_used, shape.expert_width),
+        pairs = step.count * shape.experts_used
+        hidden = self.scratch("hidden", pairs, shape.expert_width)
+        inputs = (experts, self.weights.magnitudes, self._x(step), *self._routed(step), hidden)
+        types, shared_down, output = (
+            (experts.in_type, experts.down_type),
             weights.shared_down,
-            shared_hidden,
             self._output(step),
+        )
+        self.operations.project_swiglu(weights.shared_gate_up, self._x(step), shared_hidden)
+        if pairs < _GROUPED_FROM * shape.expert_count:
+            self.operations.run_experts(*types)(*inputs, shared_down, shared_hidden, output)
+            return
+        self._project(shared_down, shared_hidden, output)
+        self.operations.group_experts(*types)(
+            *inputs,
+            self.scratch("expert_outputs", pairs, shape.embedding_width),
+            self.scratch("pair_order", pairs),
+            self.scratch("pair_groups", 3, most_groups(pairs, shape.expert_count)),
+            output,
         )
 
     def output_head(self, step: Step) -> Any:

@@ -16,6 +16,7 @@ from ds4cuda.kernels import (
     begin_step,
     compress,
     embed,
+    group_experts,
     hyper_collapse,
     hyper_mix,
     index_queries,
@@ -56,6 +57,7 @@ class Operations:
     attend: dict[int, Call]
     route: dict[bool, Call]
     run_experts: Callable[[TensorType, TensorType], Call]
+    group_experts: Callable[[TensorType, TensorType], Call]
     pick: dict[bool, Call]
 
 
@@ -98,12 +100,21 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
         "scale": shape.expert_weight_scale,
     }
 
+    sizes: dict[str, Any] = {
+        "width": width,
+        "expert_width": shape.expert_width,
+        "used": shape.experts_used,
+        "clamp": shape.swiglu_clamp,
+    }
+
     @cache
     def experts(in_type: TensorType, down_type: TensorType) -> Call:
-        sizes = {"width": width, "expert_width": shape.expert_width, "used": shape.experts_used}
-        return run_experts.build(
-            modules, in_type=in_type, down_type=down_type, clamp=shape.swiglu_clamp, **sizes
-        )
+        return run_experts.build(modules, in_type=in_type, down_type=down_type, **sizes)
+
+    @cache
+    def grouped(in_type: TensorType, down_type: TensorType) -> Call:
+        types = {"in_type": in_type, "down_type": down_type}
+        return group_experts.build(modules, experts=shape.expert_count, **types, **sizes)
 
     return Operations(
         begin_step=begin_step.build(modules, pairs=shape.rotary_dim // 2),
@@ -152,5 +163,6 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
         },
         route={hashed: route.build(modules, hashed=hashed, **routing) for hashed in (False, True)},
         run_experts=experts,
+        group_experts=grouped,
         pick={masked: pick.build(modules, masked=masked) for masked in (False, True)},
     )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ds4cuda.device import Device
 from ds4cuda.kernels.attend import MOST_SPLITS
+from ds4cuda.kernels.group_experts import most_groups
 from ds4cuda.kernels.hyper_mix import slices
 from ds4cuda.operations import compressor_columns, frontier_widths
 from shared.model.shape import ModelShape
@@ -50,9 +51,11 @@ def buffer_sizes(shape: ModelShape, tokens: int) -> dict[str, tuple[npt.DTypeLik
         "router_logits": tokens * shape.expert_count,
         "shares": pairs,
         "hidden": pairs * shape.expert_width,
+        "expert_outputs": pairs * width,
         "logits": shape.vocabulary_size,
     }
     integers = {"position": 1, "tokens": tokens, "chosen_rows": tokens * shape.index_top_k, "experts": pairs}
+    integers |= {"pair_order": pairs, "pair_groups": 3 * most_groups(pairs, shape.expert_count)}
     return {
         **{name: (np.float32, count) for name, count in floats.items()},
         **{name: (np.int32, count) for name, count in integers.items()},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ds4cuda.device import Device
-from ds4cuda.kernels import route, run_experts
+from ds4cuda.kernels import group_experts, route, run_experts
 from ds4cuda.weights import Experts
 from shared.gguf.types import TensorType, block_bytes, block_elements
 from shared.model.reference_math import largest_first, softplus, swiglu
@@ -65,6 +65,38 @@ def test_experts(device: Device, kinds: tuple[TensorType, TensorType]) -> None:
         assert_close(hidden[token * used + slot], found * shares[token, slot], 1e-5)
         expected[token] += downs[expert] @ (found * shares[token, slot])
     assert_close(y, expected, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "kinds", [(TensorType.IQ2_XXS, TensorType.Q2_K), (TensorType.Q4_K,) * 2, (TensorType.MXFP4,) * 2]
+)
+def test_grouped_experts(device: Device, kinds: tuple[TensorType, TensorType]) -> None:
+    """The same numbers as pair by pair: an expert with two groups, one with one pair, one without any."""
+    random, (in_type, down_type) = np.random.default_rng(2), kinds
+    width, inner, used, count, entries = 256, 256, 2, 7, 4
+    gate, up = (blocks(random, in_type, entries * inner, width) for _ in range(2))
+    down = blocks(random, down_type, entries * width, inner)
+    held, shared_weights = matrix(random, "q8_0", width, inner)
+    x, shared_hidden = numbers(random, count, width), numbers(random, count, inner)
+    chosen = np.array([[3, 0], [3, 3], [0, 3], [3, 0], [3, 3], [3, 1], [3, 3]], np.int32)
+    shares = random.uniform(0.1, 2, (count, used)).astype(np.float32)
+    hidden, y = np.zeros((count * used, inner), np.float32), np.zeros((count, width), np.float32)
+    table, experts = iq2_grid().view("<u4"), Experts(gate, up, down, in_type, down_type)
+    sizes = {"in_type": in_type, "down_type": down_type, "width": width, "expert_width": inner, "used": used}
+    one_by_one = run_experts.build(device, clamp=10.0, **sizes)
+    one_by_one(experts, table, x, chosen, shares, hidden, held, shared_hidden, y)
+    pairs = count * used
+    grouped_hidden = np.zeros_like(hidden)
+    outputs, order = np.zeros((pairs, width), np.float32), np.zeros(pairs, np.int32)
+    groups = np.full((3, group_experts.most_groups(pairs, entries)), -1, np.int32)
+    grouped_y = (shared_hidden @ shared_weights.T).astype(np.float32)
+    grouped = group_experts.build(device, clamp=10.0, experts=entries, **sizes)
+    grouped(experts, table, x, chosen, shares, grouped_hidden, outputs, order, groups, grouped_y)
+    assert order.tolist() == np.argsort(chosen.reshape(-1), kind="stable").tolist()
+    assert groups[:, :4].tolist() == [[0, 1, 3, 3], [0, 3, 4, 12], [3, 1, 8, 2]]
+    assert not groups[2, 4:].any()
+    assert_close(grouped_hidden, hidden)
+    assert_close(grouped_y, y, 5e-6)
 
 
 @pytest.mark.parametrize(("experts", "used"), [(8, 3), (384, 6), (37, 1)])

@@ -29,4 +29,5 @@ def kernel_texts(
         operations = make_operations(collector, shape, rounds=rounds)
         for kind in BLOCK_HEADERS:
             operations.run_experts(kind, kind)
+            operations.group_experts(kind, kind)
     return collector.texts

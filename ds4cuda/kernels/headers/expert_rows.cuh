@@ -1,4 +1,4 @@
-// Rows of an expert's matrix, which are blocks as in the file, times one vector, by one warp. Follows a block type's
+// Rows of an expert's matrix, which are blocks as in the file, times vectors, by one warp. Follows a block type's
 // header. Offsets are 64-bit: the experts of a layer take more than 2^31 bytes.
 
 // Brings the table that the block type needs into shared memory; all THREADS threads take part.
@@ -9,14 +9,27 @@ __device__ __forceinline__ void copy_magnitudes(const uint2* table, uint2* magni
     __syncthreads();
 }
 
-// A lane's share of the product; `row` counts the rows of all experts.
-__device__ __forceinline__ float row_share(const u8* blocks, long long row, const float* x, int inputs,
-                                           const uint2* magnitudes) {
+// A lane's shares of the products of one row, counted over all experts, with N vectors. Four weights at a time, so that
+// neighbouring numbers of a vector are read together.
+template <int N>
+__device__ __forceinline__ void add_row_shares(const u8* blocks, long long row, const float* const* x, int inputs,
+                                               const uint2* magnitudes, float* shares) {
     const u8* first = blocks + row * (inputs / BLOCK_WEIGHTS) * BLOCK_BYTES;
-    float sum = 0.0f;
     for (int part = threadIdx.x % WARP; part < inputs / 32; part += WARP) {
         const u8* block = first + (long long)(part * 32 / BLOCK_WEIGHTS) * BLOCK_BYTES;
-        sum += part_dot(block, part % (BLOCK_WEIGHTS / 32), x + 32 * part, magnitudes);
+        float weights[32];
+        part_weights(block, part % (BLOCK_WEIGHTS / 32), magnitudes, weights);
+#pragma unroll
+        for (int vector = 0; vector < N; vector++) {
+            const float4* numbers = (const float4*)(x[vector] + 32 * part);
+            float sum = 0.0f;
+#pragma unroll
+            for (int at = 0; at < 8; at++) {
+                const float4 v = numbers[at];
+                sum += weights[4 * at] * v.x + weights[4 * at + 1] * v.y + weights[4 * at + 2] * v.z +
+                       weights[4 * at + 3] * v.w;
+            }
+            shares[vector] += sum;
+        }
     }
-    return sum;
 }

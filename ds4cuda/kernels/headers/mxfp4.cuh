@@ -11,11 +11,11 @@ __device__ __forceinline__ float doubled(u32 code) {
     return code & 8u ? -(float)twice : (float)twice;
 }
 
-__device__ __forceinline__ float part_dot(const u8* block, int, const float* x, const uint2*) {
-    float sum = 0.0f;
-    #pragma unroll
+__device__ __forceinline__ void part_weights(const u8* block, int, const uint2*, float* weights) {
+    const float step = ldexpf(0.5f, (int)block[0] - 127);
+#pragma unroll
     for (int at = 0; at < 16; at++) {
-        sum += doubled(block[1 + at] & 15u) * x[at] + doubled(block[1 + at] >> 4) * x[16 + at];
+        weights[at] = doubled(block[1 + at] & 15u) * step;
+        weights[16 + at] = doubled(block[1 + at] >> 4) * step;
     }
-    return sum * ldexpf(0.5f, (int)block[0] - 127);
 }

@@ -4,20 +4,16 @@ constexpr int BLOCK_WEIGHTS = 256;
 constexpr int BLOCK_BYTES = 84;
 constexpr int MAGNITUDES = 1;
 
-__device__ __forceinline__ float part_dot(const u8* block, int part, const float* x, const uint2*) {
+__device__ __forceinline__ void part_weights(const u8* block, int part, const uint2*, float* weights) {
     const u8* codes = block + 16 + part / 4 * 32;
     const float d = from_half(*(const u16*)(block + 80)), least = from_half(*(const u16*)(block + 82));
-    float sum = 0.0f;
-    #pragma unroll
+#pragma unroll
     for (int half = 0; half < 2; half++) {
         const u32 steps = block[2 * part + half];
-        float dot = 0.0f, total = 0.0f;
-        #pragma unroll
+        const float step = d * (float)(steps & 15u), minimum = least * (float)(steps >> 4);
+#pragma unroll
         for (int at = 16 * half; at < 16 * half + 16; at++) {
-            dot += (float)(codes[at] >> 2 * (part % 4) & 3) * x[at];
-            total += x[at];
+            weights[at] = step * (float)(codes[at] >> 2 * (part % 4) & 3) - minimum;
         }
-        sum += d * (float)(steps & 15u) * dot - least * (float)(steps >> 4) * total;
     }
-    return sum;
 }

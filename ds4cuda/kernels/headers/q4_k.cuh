@@ -5,18 +5,15 @@ constexpr int BLOCK_WEIGHTS = 256;
 constexpr int BLOCK_BYTES = 144;
 constexpr int MAGNITUDES = 1;
 
-__device__ __forceinline__ float part_dot(const u8* block, int part, const float* x, const uint2*) {
+__device__ __forceinline__ void part_weights(const u8* block, int part, const uint2*, float* weights) {
     const float d = from_half(*(const u16*)block), least = from_half(*(const u16*)(block + 2));
     const u8* packed = block + 4 + part % 4;
     const u32 low = packed[0], middle = packed[4], high = packed[8];
-    const u32 step = part < 4 ? low & 63u : (high & 15u) | low >> 6 << 4;
-    const u32 minimum = part < 4 ? middle & 63u : high >> 4 | middle >> 6 << 4;
+    const float step = d * (float)(part < 4 ? low & 63u : (high & 15u) | low >> 6 << 4);
+    const float minimum = least * (float)(part < 4 ? middle & 63u : high >> 4 | middle >> 6 << 4);
     const u8* codes = block + 16 + part / 2 * 32;
-    float dot = 0.0f, total = 0.0f;
-    #pragma unroll
+#pragma unroll
     for (int at = 0; at < 32; at++) {
-        dot += (float)(codes[at] >> 4 * (part % 2) & 15) * x[at];
-        total += x[at];
+        weights[at] = step * (float)(codes[at] >> 4 * (part % 2) & 15) - minimum;
     }
-    return d * (float)step * dot - least * (float)minimum * total;
 }

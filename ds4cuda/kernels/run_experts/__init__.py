@@ -3,7 +3,7 @@
 Contract, for n tokens, E experts of width F of which K are used: x float32 [n, D], gate and up uint8 [E *
 F, row bytes], down uint8 [E * D, row bytes] (blocks as in the file), chosen int32 [n, K], shares float32
 [n, K], the shared expert's hidden vectors float32 [n, F] and its Q8_0 matrix down [D, F] -> y float32 [n,
-D] = sum over slots in order of down(swiglu(gate x, up x) * share), then the shared expert's. hidden
+D] = sum over slots in order of down(swiglu(gate x, up x) * share), after the shared expert's. hidden
 float32 [n * K, F] is scratch. Each slot counts, also where a token names an expert twice. Spec: model
 §4.8, steps 5 to 7.
 """
@@ -22,7 +22,7 @@ DOWN = Kernel("down", Path(__file__).parent / "down.cu")
 THREADS = 128
 WARPS = THREADS // 32
 ROWS = 4  # of a warp
-_BLOCK_TYPE = "block_type.cuh"
+BLOCK_TYPE = "block_type.cuh"
 # What multiplies a block of each type, in place of that.
 BLOCK_HEADERS = {
     TensorType.IQ2_XXS: "iq2_xxs.cuh",
@@ -46,8 +46,8 @@ def build(
     magnitudes of IQ2_XXS, uint32 [256, 2]."""
     sizes = {"WIDTH": width, "EXPERT_WIDTH": expert_width, "USED": used, "THREADS": THREADS, "ROWS": ROWS}
     of_in, of_down = BLOCK_HEADERS[in_type], BLOCK_HEADERS[down_type]
-    gate_up = GATE_UP.replacing(_BLOCK_TYPE, of_in).specialise(modules, CLAMP=float(clamp), **sizes)
-    down = DOWN.replacing(_BLOCK_TYPE, of_down).specialise(modules, **sizes)
+    gate_up = GATE_UP.replacing(BLOCK_TYPE, of_in).specialise(modules, CLAMP=float(clamp), **sizes)
+    down = DOWN.replacing(BLOCK_TYPE, of_down).specialise(modules, **sizes)
 
     def call(
         experts: Any,

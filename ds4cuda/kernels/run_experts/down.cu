@@ -1,5 +1,5 @@
-// Blocks (outputs, token): a warp takes ROWS outputs. A lane adds its shares of the token's slots in order and of the
-// shared expert, then lanes are summed.
+// Blocks (outputs, token): a warp takes ROWS outputs. A lane adds its shares of the shared expert and of the
+// token's slots in order, then lanes are summed.
 #include "warp.cuh"
 #include "dense.cuh"
 #include "block_type.cuh"
@@ -16,17 +16,17 @@ extern "C" __global__ void down(const u8* blocks, const uint2* table, const int*
     }
     const long long token = blockIdx.y;
     const float* const of_token[1] = {shared_hidden + token * EXPERT_WIDTH};
-    float shared[ROWS], sums[ROWS];
-    row_shares<ROWS, 1>(shared_codes, shared_scales, first, WIDTH, of_token, EXPERT_WIDTH, shared);
+    float sums[ROWS];
+    row_shares<ROWS, 1>(shared_codes, shared_scales, first, WIDTH, of_token, EXPERT_WIDTH, sums);
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {
         const int output = min(first + row, WIDTH - 1);
-        sums[row] = 0.0f;
         for (int slot = 0; slot < USED; slot++) {
-            const long long pair = token * USED + slot, place = (long long)chosen[pair] * WIDTH + output;
-            sums[row] += row_share(blocks, place, hidden + pair * EXPERT_WIDTH, EXPERT_WIDTH, magnitudes);
+            const long long pair = token * USED + slot;
+            const float* const input[1] = {hidden + pair * EXPERT_WIDTH};
+            const long long place = (long long)chosen[pair] * WIDTH + output;
+            add_row_shares<1>(blocks, place, input, EXPERT_WIDTH, magnitudes, sums + row);
         }
-        sums[row] += shared[row];
     }
     warp_sums<ROWS>(sums);
     const int lane = threadIdx.x % WARP, output = first + sum_of_lane<ROWS>(lane);

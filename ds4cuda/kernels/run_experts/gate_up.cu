@@ -14,13 +14,14 @@ extern "C" __global__ void gate_up(const u8* gate, const u8* up, const uint2* ta
     }
     const long long token = blockIdx.z, pair = token * USED + blockIdx.y;
     const long long rows = (long long)chosen[pair] * EXPERT_WIDTH;
-    const float* input = x + token * WIDTH;
+    const float* const input[1] = {x + token * WIDTH};
     float of_gate[ROWS], of_up[ROWS];
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {
         const long long place = rows + min(first + row, EXPERT_WIDTH - 1);
-        of_gate[row] = row_share(gate, place, input, WIDTH, magnitudes);
-        of_up[row] = row_share(up, place, input, WIDTH, magnitudes);
+        of_gate[row] = of_up[row] = 0.0f;
+        add_row_shares<1>(gate, place, input, WIDTH, magnitudes, of_gate + row);
+        add_row_shares<1>(up, place, input, WIDTH, magnitudes, of_up + row);
     }
     warp_sums<ROWS>(of_gate);
     warp_sums<ROWS>(of_up);
