@@ -54,6 +54,8 @@ def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say
         warm(choice.path)
     if backend == "reference":
         return _open_reference(choice.path, options)
+    if backend == "cuda":
+        return _open_cuda(choice.path, options, plan, say)
     return _open_mlx(choice.path, options, plan, say)
 
 
@@ -73,8 +75,17 @@ def _checked_plan(backend: Backend, path: Path, options: EngineOptions, say_plan
         check_fits(shape, there, budget, chunk)
         if there != plan:
             say_plan(f"{plan_line(plan, backend)} on this machine")
-    check_fits(shape, plan, memory_budget(), chunk)
+    check_fits(shape, plan, _budget_here(backend), chunk)
     return plan
+
+
+def _budget_here(backend: Backend) -> int:
+    """Bytes that an engine may use: of the GPU's own memory where that is not the machine's."""
+    if backend != "cuda":
+        return memory_budget()
+    from ds4cuda.availability import free_memory, open_cupy
+
+    return free_memory(open_cupy())
 
 
 def simulated_machine(backend: Backend, memory: str) -> str:
@@ -94,6 +105,10 @@ def plan_of_file(
             from ds4mlx.plan import plan as mlx_plan
 
             return model.shape, mlx_plan(model, context, prefill_chunk, gpu=simulated)
+        if backend == "cuda":
+            from ds4cuda.plan import plan as cuda_plan
+
+            return model.shape, cuda_plan(model, context, prefill_chunk)
         from shared.model.reference_engine import plan
 
         return model.shape, plan(model, context, prefill_chunk)
@@ -134,11 +149,20 @@ def choose_backend(options: EngineOptions, say: Say) -> Backend:
 def why_unavailable(backend: Backend) -> str | None:
     """None if `backend` can be opened here, else one line that says why not and what would help."""
     if backend == "cuda":
-        return "the CUDA backend is not part of this version: use --backend mlx or reference"
+        from ds4cuda import availability
+
+        return availability.why_unavailable()
     if backend == "mlx" and not _importable("mlx.core"):
         extra = "" if sys.platform == "darwin" else ": install ds4 with its extra `mlx` (see the README)"
         return f"MLX is not installed{extra}"
     return None
+
+
+def cuda_device() -> str:
+    """The GPU that the CUDA backend would use, where it is available."""
+    from ds4cuda.availability import device_name, open_cupy
+
+    return device_name(open_cupy())
 
 
 def kernel_report() -> tuple[list[dict[str, Any]], list[str]]:
@@ -229,6 +253,21 @@ def _open_mlx(path: Path, options: EngineOptions, plan: MemoryPlan, say: Say) ->
         activation=options.activation,
         dense_index_rows=options.dense_index_rows,
         planned_bytes=plan.total,
+        progress=load_progress(plan.weights, say),
+    )
+
+
+def _open_cuda(path: Path, options: EngineOptions, plan: MemoryPlan, say: Say) -> Engine:
+    from ds4cuda.engine import load
+
+    return load(
+        path,
+        context=options.context,
+        prefill_chunk=options.prefill_chunk,
+        effort_profile=options.effort_profile,
+        power=options.power,
+        activation=options.activation,
+        dense_index_rows=options.dense_index_rows,
         progress=load_progress(plan.weights, say),
     )
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from apps import options
-from apps.backend import Backend, kernel_report, plan_of_file, simulated_machine, why_unavailable
+from apps.backend import Backend, cuda_device, kernel_report, plan_of_file, simulated_machine, why_unavailable
 from apps.console import console, say
 from apps.memory import GIB, check_fits, memory_budget, physical_memory
 from apps.model_choice import choose_model
@@ -128,6 +128,8 @@ def _backends() -> Iterator[Finding]:
         reason = "for tests: needs --script FILE.json" if name == "scripted" else why_unavailable(name)
         if reason is None and name == "mlx":
             yield _mlx()
+        elif reason is None and name == "cuda":
+            yield _cuda()
         else:
             available = True if reason is None else None
             yield Finding(_BACKEND + name, available, reason or "slow, for checks", {})
@@ -212,6 +214,13 @@ def _mlx() -> Finding:
     except Exception as error:  # a broken installation fails in many ways, and that is the finding
         return Finding(_BACKEND + "mlx", False, f"MLX is installed but does not start: {error}", {})
     return Finding(_BACKEND + "mlx", True, f"runs on the {device}", {"device": device.lower()})
+
+
+def _cuda() -> Finding:
+    try:
+        return Finding(_BACKEND + "cuda", True, f"runs on {cuda_device()}", {})
+    except Exception as error:  # as with MLX
+        return Finding(_BACKEND + "cuda", False, f"CuPy is installed but does not start: {error}", {})
 
 
 def _version(package: str) -> str | None:

@@ -11,6 +11,8 @@ from typing import Any
 
 OLDEST_COMPUTE = 80
 OLDEST_DRIVER = 12000  # as CUDA counts versions: CUDA 12.0
+# Compiled kernels, the stacks of threads, a margin.
+_KEPT_BYTES = 512 << 20
 _EXTRA = "install ds4 with its extra `cuda` (see docs/cuda.md)"
 
 Import = Callable[[str], Any]
@@ -40,6 +42,12 @@ def device_name(cupy: Any) -> str:
     name = properties["name"]
     text = name.decode() if isinstance(name, bytes) else str(name)
     return f"{text}, {properties['totalGlobalMem'] / 2**30:.0f} GiB"
+
+
+def free_memory(cupy: Any) -> int:
+    """Bytes of the GPU's memory that nobody uses, less what a driver and its caches still take."""
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return max(0, int(free) - _KEPT_BYTES)
 
 
 def _lacking_hardware(cupy: Any) -> str | None:

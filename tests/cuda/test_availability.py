@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ds4cuda.availability import device_name, why_unavailable
+from ds4cuda.availability import device_name, free_memory, why_unavailable
 from ds4cuda.engine import load
 from shared.errors import BackendUnavailable
 from tests.support.golden import tiny_q2
@@ -31,6 +31,7 @@ class Machine:
             driverGetVersion=version,
             getDeviceCount=lambda: devices,
             getDeviceProperties=lambda number: properties,
+            memGetInfo=lambda: (100 << 30, 139 << 30),
         )
         self.cupy = SimpleNamespace(
             cuda=SimpleNamespace(runtime=runtime, Device=lambda: SimpleNamespace(compute_capability=compute))
@@ -69,6 +70,7 @@ def test_what_is_missing(machine: Machine, words: list[str]) -> None:
 def test_a_complete_machine() -> None:
     assert why_unavailable(Machine()) is None
     assert device_name(Machine().cupy) == "NVIDIA H200, 139 GiB"
+    assert 99 << 30 < free_memory(Machine().cupy) < 100 << 30
 
 
 def test_loading_says_the_same() -> None:

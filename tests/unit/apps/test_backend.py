@@ -45,7 +45,7 @@ def test_the_scripted_engine_needs_its_script(tmp_path):
 
 
 def test_a_backend_that_cannot_run_says_why(monkeypatch):
-    with pytest.raises(BackendUnavailable, match="CUDA backend is not part of this version"):
+    with pytest.raises(BackendUnavailable, match="CuPy is not installed: install ds4 with its extra `cuda`"):
         open_engine(EngineOptions(backend="cuda"))
     monkeypatch.setattr(backend, "_importable", lambda _: False)
     with pytest.raises(BackendUnavailable, match="MLX is not installed"):

@@ -31,7 +31,7 @@ def test_a_healthy_machine(capsys):
     assert report["ok"] is True
     assert set(report["backends"]) == {"mlx", "cuda", "reference", "scripted"}
     assert report["backends"]["reference"]["ok"] is True
-    assert "not part of this version" in report["backends"]["cuda"]["text"]
+    assert "CuPy is not installed" in report["backends"]["cuda"]["text"]
     assert report["packages"]["versions"]["numpy"]
     assert report["model"]["path"] == str(tiny_q2())
     plan = report["memory_plan"]
