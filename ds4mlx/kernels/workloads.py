@@ -50,6 +50,9 @@ def step_workloads(shape: ModelShape, moment: Moment, types: ExpertTypes) -> lis
         key = (work.operation, work.use)
         known = found.get(key)
         found[key] = work if known is None else replace(known, times=known.times + work.times)
+    # What the first layer begins with is `first_mix`: nothing has to join yet.
+    join = found["hyper_join", "layers"]
+    found["hyper_join", "layers"] = replace(join, times=join.times - 1)
     return list(found.values())
 
 

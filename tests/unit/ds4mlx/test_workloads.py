@@ -5,6 +5,7 @@ The forward pass runs lazily on a maker that computes nothing, so that 80 GB of 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from ds4mlx.kernels.workloads import (  # noqa: E402
 from ds4mlx.operations import Operations, make_operations  # noqa: E402
 from shared.model.known_shapes import FLASH, PRO  # noqa: E402
 from shared.model.shape import ModelShape  # noqa: E402
+from tests.support.kernel_launches import LaunchTrace  # noqa: E402
 
 CHUNK = Moment(65536 - 4096, 4096)
 MOMENTS = [decode_moment(2048), decode_moment(16384), decode_moment(65536), CHUNK]
@@ -120,6 +122,16 @@ def test_what_a_prefill_step_moves_through_our_kernels(launches: Launches) -> No
             assert work.bytes == moved(launches.of(call))
 
 
+def test_a_step_has_the_launches_of_the_forward_pass() -> None:
+    """All but those that end windows, which few steps do, and those that write the state."""
+    traced = Counter(launch.operation for launch in LaunchTrace(FLASH).launches(16382))
+    counted: Counter[str] = Counter()
+    for work in step_workloads(FLASH, decode_moment(16383), Q2):
+        if work.operation not in ("compress", "stack_rows"):
+            counted[work.operation] += round(work.launches * work.times)
+    assert counted == traced
+
+
 def by_use(moment: Moment) -> dict[str, Workload]:
     works = step_workloads(FLASH, moment, Q2)
     return {f"{work.operation}: {work.use}": work for work in works}
@@ -195,7 +207,7 @@ def test_a_blocks_scores_are_counted_for_each_block() -> None:
 
 def test_a_step_has_what_its_layers_have() -> None:
     found = by_use(decode_moment(16384))
-    assert found["hyper_join: layers"].times == 2 * 43
+    assert found["hyper_join: layers"].times == 2 * 43 - 1  # the first mix has nothing to join
     assert found["route: by table"].times == 3
     assert found["route: by scores"].times == 40
     projects = sum(work.times for name, work in found.items() if name.startswith("project: "))
