@@ -39,7 +39,7 @@ COMMANDS: dict[str, Command] = {
     "serve": Command("apps.serve.command:serve", "Serve the HTTP API for clients and agents."),
     "bench": Command("apps.bench.command:app", "Measure prefill and generation over growing contexts."),
     "pull": Command("apps.pull.command:pull", "Download a model file."),
-    "doctor": Command("apps.doctor:doctor", "Check this machine: backends, memory, model file."),
+    "doctor": Command("apps.doctor:doctor", "Check this machine: backends, kernels, memory, model file."),
     "kv": Command("apps.kv.command:app", "Look at saved states, check them and clean them up."),
 }
 
