@@ -144,6 +144,7 @@ class _Cuda:
 
     def __init__(self, cupy: CupyStandin) -> None:
         self._cupy = cupy
+        self.runtime = _Runtime()
 
     def Stream(self, *, non_blocking: bool = False) -> _Stream:
         return _Stream(self._cupy)
@@ -154,6 +155,16 @@ class _Cuda:
     def alloc_pinned_memory(self, size: int) -> bytearray:
         self._cupy.forbid("an allocation")
         return bytearray(size)
+
+
+class _Runtime:
+    """What is asked about the GPU before anything is loaded."""
+
+    def memGetInfo(self) -> tuple[int, int]:
+        return 30 << 30, 32 << 30
+
+    def getDeviceProperties(self, number: int) -> dict[str, object]:
+        return {"name": b"Simulated GPU", "totalGlobalMem": 32 << 30}
 
 
 class _Stream:

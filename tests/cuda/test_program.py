@@ -1,0 +1,45 @@
+"""The program on this backend, from the command line to the last token."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps import cli
+from ds4cuda import availability, engine
+from tests.cuda.cupy_standin import CupyStandin
+from tests.cuda.models import needs_simulator
+from tests.support.golden import tiny_q2
+
+
+@pytest.fixture
+def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> CupyStandin:
+    """A machine with everything the backend needs; its GPU is the simulator."""
+    cupy = CupyStandin()
+    for module in (availability, engine):
+        monkeypatch.setattr(module, "why_unavailable", lambda: None)
+        monkeypatch.setattr(module, "open_cupy", lambda: cupy)
+    return cupy
+
+
+@needs_simulator
+def test_chat_answers(simulated_gpu: CupyStandin, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--nothink", "--temp", "0", "-n", "2", "--ctx", "256", "-p", "Hi"]
+    answers = []
+    for backend in ("cuda", "reference"):
+        assert cli.main(["chat", "-m", str(tiny_q2()), "--backend", backend, *arguments]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1] != ""
+    assert "attend" in simulated_gpu.launches
+
+
+def test_the_doctor_names_the_gpu(simulated_gpu: CupyStandin, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["doctor", "-m", str(tiny_q2())])
+    assert "runs on Simulated GPU, 32 GiB" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(availability.why_unavailable() is None, reason="this machine can run CUDA")
+def test_what_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["chat", "-m", str(tiny_q2()), "--backend", "cuda", "-p", "Hi"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == f"ds4: {availability.why_unavailable()}\n"
