@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ds4cuda.kernels.kernel import Kernel
+from shared.quant.rounding import round_fp4, round_fp8_row
 from tests.ksim import RawModule, clang_missing
 
 pytestmark = pytest.mark.skipif(clang_missing() is not None, reason=str(clang_missing()))
@@ -58,3 +59,41 @@ def test_every_lane_gets_the_same_sum(module: RawModule) -> None:
     assert len(set(sums.tolist())) == 1
     np.testing.assert_allclose(sums[0], values.sum(dtype=np.float64), rtol=1e-6)
     assert (largest == values.max()).all()
+
+
+ROUNDING = """#include "warp.cuh"
+#include "rounding.cuh"
+#include "index_vector.cuh"
+extern "C" __global__ void round_blocks(float* eights, float* fours) {
+    float2* pair = (float2*)eights + blockIdx.x * 32 + threadIdx.x;
+    *pair = round_fp8(*pair);
+    float4* four = (float4*)fours + blockIdx.x * 32 + threadIdx.x;
+    *four = round_fp4(*four);
+}
+"""
+
+
+def test_small_floats_are_rounded_as_the_model_does(tmp_path: Path) -> None:
+    """Bit for bit, at every power of two, around ties and down to the least scale."""
+    random = np.random.default_rng(1)
+    sizes = np.exp2(np.arange(-24, 25, dtype=np.float32))
+    steps = np.array(
+        [0, 0.25, 0.75, 1, 1.25, 1.75, 2.5, 3.5, 5, 6, 1.0625, 1.1875, 15.5, 448, 447.9], np.float32
+    )
+    edges = np.concatenate(
+        [(sizes[:, None] * steps).ravel(), np.nextafter(sizes[:, None] * steps, 0).ravel()]
+    )
+    values = np.concatenate(
+        [edges, -edges, random.standard_normal(3000) * 1e-5, random.standard_normal(3000)]
+    )
+    values = random.permutation(values.astype(np.float32))[: len(values) // 128 * 128]
+    blocks = np.concatenate([np.sort(np.abs(values)) * np.sign(values), values]).astype(np.float32)
+    eights = np.ascontiguousarray(blocks[: len(blocks) // 2 // 64 * 64])
+    fours = np.resize(blocks, 2 * len(eights)).astype(np.float32)
+    expected = round_fp8_row(eights.reshape(-1, 64), 0), round_fp4(fours.reshape(-1, 128))
+    source = tmp_path / "round.cu"
+    source.write_text(ROUNDING)
+    module = RawModule(code=Kernel("round_blocks", source).text())
+    module.get_function("round_blocks")((len(eights) // 64,), (32,), (eights, fours))
+    assert np.array_equal(eights, expected[0].ravel())
+    assert np.array_equal(fours, expected[1].ravel())
