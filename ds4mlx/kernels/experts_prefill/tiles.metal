@@ -12,7 +12,7 @@ static constant constexpr const uint STORAGE = (TOKENS + WEIGHTS) * STRIDE * siz
 static inline void fill_weights(device const uchar* blocks, uint channel, threadgroup const uint2* magnitudes,
                                 threadgroup TILE* row) {
     TILE4 weights[4];
-    expand_piece(blocks + channel / 256 * BLOCK_BYTES, channel % 256 / 16, magnitudes, weights);
+    expand_piece<TILE>(blocks + channel / 256 * BLOCK_BYTES, channel % 256 / 16, magnitudes, weights);
     for (uint quad = 0; quad < 4; quad++) {
         *(threadgroup TILE4*)(row + 4 * quad) = weights[quad];
     }
