@@ -4,11 +4,15 @@ const uint piece = thread_position_in_grid.x;
 threadgroup uint2 table[MAGNITUDES];
 copy_magnitudes(magnitudes, table, thread_position_in_threadgroup.x, threads_per_threadgroup.x);
 device const uchar* from = blocks + block * BLOCK_BYTES;
-vec<WEIGHT, 4> weights[4];
+// A piece is four vectors; the neighbours of these must stay what they are.
+const vec<WEIGHT, 4> mark = vec<WEIGHT, 4>(2048.0f);
+vec<WEIGHT, 4> room[6] = {mark, mark, mark, mark, mark, mark};
+thread vec<WEIGHT, 4>* weights = room + 1;
 expand_piece<WEIGHT>(from, piece, table, weights);
+const bool kept = all(room[0] == mark) && all(room[5] == mark);
 for (uint quad = 0; quad < 4; quad++) {
     for (uint column = 0; column < 4; column++) {
-        expanded[256 * block + 16 * piece + 4 * quad + column] = weights[quad][column];
+        expanded[256 * block + 16 * piece + 4 * quad + column] = kept ? weights[quad][column] : WEIGHT(NAN);
     }
 }
 if (piece < 8) {
