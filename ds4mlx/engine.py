@@ -125,8 +125,9 @@ def load(
     from ds4mlx.adoption import TensorBytes
     from ds4mlx.kernel_choice import choose_kernels
     from ds4mlx.model import Model
-    from ds4mlx.operations import make_operations
+    from ds4mlx.operations import Makers, make_operations
     from ds4mlx.plan import Storage
+    from ds4mlx.rehearsal import rehearsed
     from ds4mlx.weights import WeightReader
 
     file = open_model(path, effort_profile=effort_profile)
@@ -135,18 +136,23 @@ def load(
         adopt = load == "mmap" and mx.metal.is_available()
         source = TensorBytes(file.gguf, adopt=adopt, notes=notes, touch=touches_weights())
         reader = WeightReader(file.gguf, file.shape, source, Storage.for_device(file.shape))
-        kernels = choose_kernels(mx)
-        notes += kernels.warnings()
         weights = reader.read(progress)
         set_wired_limit(mx, weights.nbytes if planned_bytes is None else planned_bytes)
-        rounds = activation == "kv"
-        operations = make_operations(file.shape, kernels.maker, rounds=rounds, quality=quality)
-        notes += [f"plain operations instead of a kernel: {reason}" for reason in operations.refusals]
+
+        def with_kernels(makers: Makers) -> Model:
+            rounds = activation == "kv"
+            operations = make_operations(file.shape, makers, rounds=rounds, quality=quality)
+            return Model(weights, file.shape, activation, dense_index_rows, operations)
+
+        kernels = rehearsed(choose_kernels(mx), with_kernels)
+        model = with_kernels(kernels.maker)
+        notes += kernels.warnings()
+        notes += [f"plain operations instead of a kernel: {why}" for why in model.operations.refusals]
     except BaseException:
         file.close()
         raise
     return MlxEngine(
-        Model(weights, file.shape, activation, dense_index_rows, operations),
+        model,
         file,
         prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
         quality=quality,

@@ -56,11 +56,29 @@ class KernelChoice:
         failed = [found for found in self.statuses if found.status == "fallback" and found.wanted]
         if not failed:
             return None
-        names = ", ".join(found.operation for found in failed)
+        names = "; ".join(f"{found.operation}: {found.reason}" for found in failed)
         return (
-            f"kernels failed their check on this device ({names}: {failed[0].reason}); "
+            f"kernels failed their check on this device ({names}); "
             "slower plain operations are used: see ds4 doctor"
         )
+
+    def trusted(self) -> list[str]:
+        """Operations that run as kernels."""
+        return [found.operation for found in self.statuses if found.status == "kernel"]
+
+    def only(self, operation: str) -> KernelChoice:
+        """This choice with all other operations' kernels left out."""
+        return self.without({name: "left out" for name in self.trusted() if name != operation})
+
+    def without(self, reasons: Mapping[str, str]) -> KernelChoice:
+        """This choice with some operations' kernels left out, each for its reason."""
+        statuses = [
+            KernelStatus(found.operation, "fallback", reasons[found.operation], True)
+            if found.operation in reasons
+            else found
+            for found in self.statuses
+        ]
+        return KernelChoice(statuses, self._make, self.unknown)
 
     def _misnamed(self) -> str | None:
         if not self.unknown:

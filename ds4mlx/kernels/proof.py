@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,71 @@ def verdicts(
     examples: Callable[[str], Iterable[Example]] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Verdict]:
-    """On each of `operations`, from the file `cache` where it holds all of them, else by trying, and then
-    kept there. A cache that cannot be read or written costs time only."""
+    """On each of `operations`, from the file `cache` where it holds all of them, else by trying.
+
+    Kept there if none failed in a trial: that may have a passing cause, and the next process tries again. One
+    that ended the process is not tried again. A cache that cannot be read or written costs time only.
+    """
     known = None if cache is None else _read(cache, operations)
     if known is not None:
         return known
     drawn = examples or (lambda name: operation(name).examples())
-    found = [_tried(name, drawn, maker, clock) for name in operations]
-    if cache is not None:
+    died = set() if cache is None else _died(cache)
+    found = []
+    for name in operations:
+        if name in died:
+            found.append(Verdict(name, "the process ended while its kernels were tried", 0.0))
+            continue
+        with _noted(cache, name):
+            found.append(_tried(name, drawn, maker, clock))
+    if cache is not None and all(verdict.failure is None or verdict.operation in died for verdict in found):
         _write(cache, found)
+        for note in _notes_of_the_dead(cache):
+            with suppress(OSError):
+                note.unlink()
     return found
+
+
+@contextmanager
+def _noted(cache: Path | None, operation: str) -> Iterator[None]:
+    """While `operation` is tried a note beside the cache names it: if the process dies of it, the next one
+    must not."""
+    note = None if cache is None else cache.with_suffix(f".trying-{os.getpid()}")
+    try:
+        if note is not None:
+            with suppress(OSError):
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.write_text(operation, encoding="utf-8")
+        yield
+    finally:
+        if note is not None:
+            with suppress(OSError):
+                note.unlink(missing_ok=True)
+
+
+def _died(cache: Path) -> set[str]:
+    """Operations that a process was trying when it ended."""
+    found = set()
+    for note in _notes_of_the_dead(cache):
+        with suppress(OSError, UnicodeDecodeError):
+            found.add(note.read_text(encoding="utf-8"))
+    return found
+
+
+def _notes_of_the_dead(cache: Path) -> list[Path]:
+    notes = cache.parent.glob(f"{cache.stem}.trying-*")
+    numbered = ((note, note.suffix.removeprefix(".trying-")) for note in notes)
+    return [note for note, process in numbered if process.isdigit() and not _lives(int(process))]
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _tried(

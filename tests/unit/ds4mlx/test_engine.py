@@ -66,6 +66,9 @@ def test_loading_reports_its_progress() -> None:
 
 def test_dimensions_without_a_kernel_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     class Trusting:
+        def trusted(self) -> list[str]:
+            return []
+
         def maker(self, operation: str) -> Any:
             return None
 

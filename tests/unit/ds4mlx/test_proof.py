@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -145,7 +148,7 @@ def test_kernels_that_failed_fall_back_with_one_warning(tmp_path: Path) -> None:
     assert choice.maker("route") is None
     assert choice.maker("attend") is not None
     (warning,) = choice.warnings()
-    assert "top_k, route: no" in warning
+    assert "(top_k: no; route: off by 3)" in warning
     assert "ds4 doctor" in warning
 
 
@@ -204,3 +207,43 @@ def test_the_digest_is_of_texts_launchers_and_headers(
     assert registry.digest() == before
     (tmp_path / changed).write_text("2")
     assert registry.digest() != before
+
+
+def test_an_operation_that_ended_the_process_is_not_tried_again(tmp_path: Path) -> None:
+    cache = tmp_path / "v.json"
+    program = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from ds4mlx.kernels.proof import verdicts\n"
+        "def examples(name):\n"
+        "    if name == 'b':\n"
+        "        os._exit(9)\n"
+        "    return []\n"
+        "verdicts(None, Path(sys.argv[1]), operations=['a', 'b', 'c'], examples=examples)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(cache)], check=False)
+    assert ended.returncode == 9
+    found = verdicts(lambda: double, cache, operations=["a", "b", "c"], examples=lambda name: [example()])
+    assert [verdict.failure for verdict in found] == [
+        None,
+        "the process ended while its kernels were tried",
+        None,
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["v.json"]
+
+
+def test_the_note_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    note = tmp_path / f"v.trying-{os.getppid()}"
+    note.write_text("a")
+    found = verdicts(lambda: double, tmp_path / "v.json", operations=["a"], examples=lambda name: [example()])
+    assert found[0].failure is None
+    assert note.exists()
+
+
+def test_a_failure_is_tried_again_by_the_next_process(tmp_path: Path) -> None:
+    cache = tmp_path / "v.json"
+    prove = partial(verdicts, cache=cache, operations=["a"], examples=lambda name: [example()])
+    assert prove(refused)[0].failure is not None
+    assert not cache.exists()
+    assert prove(lambda: double)[0].failure is None
+    assert prove(refused)[0].failure is None  # kept
