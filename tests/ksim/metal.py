@@ -55,6 +55,8 @@ SHAPE_SUFFIXES = {
     "_strides": "const constant int64_t*",
     "_ndim": "const constant int&",
 }
+# Unrolled loops turn a thread's array into variables, and an index out of its bounds goes unnoticed.
+_UNROLLING = re.compile(r"(?m)^[ \t]*#pragma clang loop.*$")
 HEADER_VARIABLES = 1000  # numbers of threadgroup variables: those of the header begin here
 
 
@@ -187,8 +189,9 @@ class MetalKernel:
 
     def text(self, signature: Signature) -> str:
         """The C++ translation unit: header, kernel, and the entry that the executor calls."""
-        head = float_literals(rewrite_shared(strip_comments(self.header), "threadgroup", HEADER_VARIABLES))
-        body = float_literals(rewrite_shared(strip_comments(self.source), "threadgroup"))
+        header, source = (_UNROLLING.sub("", strip_comments(part)) for part in (self.header, self.source))
+        head = float_literals(rewrite_shared(header, "threadgroup", HEADER_VARIABLES))
+        body = float_literals(rewrite_shared(source, "threadgroup"))
         parameters, attributes = self.parameters(signature), self.attributes()
         function = "custom_kernel_" + re.sub(r"\W", "_", self.name)
         listed = [f"{p.type} {p.name}" for p in parameters] + [f"{kind} {name}" for kind, name in attributes]

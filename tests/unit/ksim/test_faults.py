@@ -87,6 +87,24 @@ FAULTS = [
         "float a[4]; thread float* p = a; for (int i = 0; i < 4; i++) p[i] = x[i]; y[0] = p[int(x[5])];",
         "array index out of bounds",
     ),
+    Fault(
+        "matrix past the end of an array in unrolled loops",
+        """
+        simdgroup_float8x8 m[4];
+        #pragma clang loop unroll(full)
+        for (int pair = 0; pair < 2; pair++) {
+            #pragma clang loop unroll(full)
+            for (int i = 0; i <= 2; i++) simdgroup_load(m[2 * pair + i], x, 8);
+        }
+        simdgroup_float8x8 sum = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+        #pragma clang loop unroll(full)
+        for (int i = 0; i < 4; i++) simdgroup_multiply_accumulate(sum, m[i], m[i], sum);
+        simdgroup_store(sum, y, 8);
+        """,
+        "array index out of bounds",
+        threads=32,
+        group=32,
+    ),
     Fault("threadgroup array", SHARED + f"s[t] = 1; {BARRIER} y[t] = s[t + 1];", "array index out of bounds"),
     Fault(
         "pointer into a threadgroup array",
