@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from prompt_toolkit.output.defaults import create_output
 
 from apps.chat.history import PromptHistory
 from apps.chat.loop import EFFORTS
+from apps.chat.quiet_terminal import Ended
 from apps.chat.slash import SLASH_COMMANDS
 
 PROMPT = "ds4> "
@@ -84,7 +86,13 @@ def line_reader(
             # The task ends with the prompt.
             session.app.create_background_task(notice_idleness(when_idle))
 
-    return lambda: session.prompt(pre_run=start_waiting)
+    def read() -> str:
+        try:
+            return session.prompt(pre_run=start_waiting)
+        except Ended as ended:
+            sys.exit(ended.code)
+
+    return read
 
 
 def _keys() -> KeyBindings:

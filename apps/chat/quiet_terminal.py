@@ -12,6 +12,10 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.current import get_app_or_none
 
 # Sent when the machine shuts down, and when the terminal's window is closed.
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -43,5 +47,24 @@ def quiet_terminal() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+class Ended(Exception):
+    """A signal ended the prompt that was open; `code` is the exit code of the program."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
+    code = 128 + number
+    prompt = get_app_or_none()
+    if prompt is None or not prompt.is_running or prompt.loop is None:
+        sys.exit(code)
+    # SystemExit in the middle of the prompt's event loop can leave it waiting for its own tasks for ever.
+    prompt.loop.call_soon_threadsafe(_end_prompt, prompt, code)
+
+
+def _end_prompt(prompt: Application[Any], code: int) -> None:
+    if prompt.future is None or prompt.future.done():
+        sys.exit(code)
+    prompt.exit(exception=Ended(code))

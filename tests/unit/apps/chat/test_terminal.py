@@ -71,7 +71,10 @@ class Terminal:
         return _ESCAPES.sub("", self.raw).replace("\r", "")
 
     def wait_for_end(self):
+        end = time.monotonic() + PATIENCE
         while True:
+            ready, _, _ = select.select([self._master], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"waited for the end, saw {self._shown[self._seen :]!r}"
             try:
                 data = os.read(self._master, 65536)
             except OSError:
