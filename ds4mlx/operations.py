@@ -275,6 +275,13 @@ class _Maker:
             build = partial(run_experts.build, maker, experts=experts, shared_down=down, **numbers)
             return self._built("run_experts", plain, build)
 
+        def for_layer(store: ExpertStore, shared_down: Matrix) -> Call:
+            if not isinstance(store, RawExperts) or isinstance(shared_down, FloatMatrix):
+                return plain
+            return made(store.dimensions, shared_down.dimensions)
+
+        known: dict[tuple[int, int], tuple[Call, ExpertStore, Matrix]] = {}
+
         def call(
             x: mx.array,
             store: ExpertStore,
@@ -283,10 +290,12 @@ class _Maker:
             hidden: mx.array,
             shared_down: Matrix,
         ) -> mx.array:
-            if not isinstance(store, RawExperts) or isinstance(shared_down, FloatMatrix):
-                return plain(x, store, chosen, shares, hidden, shared_down)
-            run = made(store.dimensions, shared_down.dimensions)
-            return run(x, store, chosen, shares, hidden, shared_down)
+            # By identity, as `_ForMatrices` does: telling dimensions takes longer than the launches.
+            key = (id(store), id(shared_down))
+            found = known.get(key)
+            if found is None:
+                found = known[key] = (for_layer(store, shared_down), store, shared_down)
+            return cast("mx.array", found[0](x, store, chosen, shares, hidden, shared_down))
 
         return call
 
