@@ -57,14 +57,10 @@ def test_a_short_prompt_in_one_step_and_single_tokens(mode: Activation) -> None:
     [
         ("tiny-q2", "short", "kv", 32),
         ("tiny-q2", "medium", "kv", 8),
-        ("tiny-q2", "medium", "float", 8),
-        ("tiny-q2", "long", "kv", 8),
-        ("tiny-q2", "random", "float", 8),
         ("tiny-q4", "medium", "kv", 8),
-        ("tiny-pro-q2", "long", "kv", 8),
     ],
 )
-def test_every_model(name: str, prompt: str, mode: Activation, decoded: int) -> None:
+def test_prompts_with_every_ratio(name: str, prompt: str, mode: Activation, decoded: int) -> None:
     last = len(golden_logits(name, prompt)["tokens"])
     check(name, prompt, mode, [end for end in LONG_STEPS[prompt] if end < last] + [last], decoded)
 
