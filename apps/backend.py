@@ -188,7 +188,7 @@ def kernel_report() -> tuple[list[dict[str, Any]], list[str]]:
 def kernel_times(context: int, prefill_chunk: int | None, clock: Clock) -> Iterator[dict[str, Any]]:
     """Measured times of the MLX backend's operations in the decode step that ends at `context` and, if
     `prefill_chunk` is given, in a prefill step of so many tokens that ends there: see
-    `ds4mlx.kernel_measure.measure`.
+    `ds4mlx.costs.measure.measure`.
 
     Raises BackendUnavailable where there is no Metal.
     """
@@ -199,10 +199,10 @@ def kernel_times(context: int, prefill_chunk: int | None, clock: Clock) -> Itera
     prepare_environment()  # as an engine does: how launches are put together counts
     import mlx.core as mx
 
+    from ds4mlx.costs.measure import measure, why_unmeasurable
+    from ds4mlx.costs.timing import Stopwatch
+    from ds4mlx.costs.workload import Moment
     from ds4mlx.kernel_choice import choose_kernels
-    from ds4mlx.kernel_measure import measure, why_unmeasurable
-    from ds4mlx.kernels.timing import Stopwatch
-    from ds4mlx.kernels.workload import Moment
 
     if reason := why_unmeasurable():
         raise BackendUnavailable(reason)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ds4mlx.kernels.layer_workloads import Q2, Q4
-from ds4mlx.kernels.workload import (
+from ds4mlx.costs.layer_workloads import Q2, Q4
+from ds4mlx.costs.step_workloads import decode_moment, step_workloads
+from ds4mlx.costs.workload import (
     BLOCK_BITS,
     KERNEL_BITS,
     MATMUL_BITS,
@@ -19,7 +20,6 @@ from ds4mlx.kernels.workload import (
     Workload,
     total,
 )
-from ds4mlx.kernels.workloads import decode_moment, step_workloads
 from shared.model.known_shapes import FLASH, PRO
 
 PAGE = Path(__file__).parent / "kernels.md"

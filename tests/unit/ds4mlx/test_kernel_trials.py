@@ -12,15 +12,15 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from ds4mlx.costs.layer_workloads import Q2  # noqa: E402
+from ds4mlx.costs.measure import measure, why_unmeasurable  # noqa: E402
+from ds4mlx.costs.step_workloads import step_workloads  # noqa: E402
+from ds4mlx.costs.timing import KernelTime, Stopwatch, Trial, calls_of  # noqa: E402
+from ds4mlx.costs.trials import Call, Trials, arrays, spread  # noqa: E402
+from ds4mlx.costs.workload import Moment, Workload  # noqa: E402
 from ds4mlx.kernel_choice import KernelChoice, KernelStatus  # noqa: E402
-from ds4mlx.kernel_measure import measure, why_unmeasurable  # noqa: E402
-from ds4mlx.kernel_trials import Call, Trials, arrays, spread  # noqa: E402
 from ds4mlx.kernels.kernel import Maker  # noqa: E402
-from ds4mlx.kernels.layer_workloads import Q2  # noqa: E402
 from ds4mlx.kernels.registry import OPERATIONS  # noqa: E402
-from ds4mlx.kernels.timing import KernelTime, Stopwatch, Trial, calls_of  # noqa: E402
-from ds4mlx.kernels.workload import Moment, Workload  # noqa: E402
-from ds4mlx.kernels.workloads import step_workloads  # noqa: E402
 from ds4mlx.operations import make_operations  # noqa: E402
 from shared.model.known_shapes import FLASH  # noqa: E402
 from tests.ksim import clang_missing, metal_kernel  # noqa: E402
@@ -92,7 +92,7 @@ def test_repeated_experts_are_others() -> None:
 
 
 def test_large_arguments_are_not_copied_more_often_than_caches_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ds4mlx.kernel_trials.COPIED_BYTES", 1000)
+    monkeypatch.setattr("ds4mlx.costs.trials.COPIED_BYTES", 1000)
     call = Call("project", lambda x: x, (mx.zeros((100,)),), {})
     assert len(spread(call, SHAPE, 16)) == 3
     assert len(spread(call, SHAPE, 2)) == 2

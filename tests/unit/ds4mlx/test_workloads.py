@@ -13,10 +13,8 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
-from ds4mlx.kernel_trials import Call, Trials  # noqa: E402
-from ds4mlx.kernels.layer_workloads import Q2, Q4, ExpertTypes, LayerWorkloads  # noqa: E402
-from ds4mlx.kernels.workload import BLOCK_BITS, KERNEL_BITS, Moment, Workload, total  # noqa: E402
-from ds4mlx.kernels.workloads import (  # noqa: E402
+from ds4mlx.costs.layer_workloads import Q2, Q4, ExpertTypes, LayerWorkloads  # noqa: E402
+from ds4mlx.costs.step_workloads import (  # noqa: E402
     LayerKind,
     decode_moment,
     first_mix,
@@ -25,6 +23,8 @@ from ds4mlx.kernels.workloads import (  # noqa: E402
     stacks,
     step_workloads,
 )
+from ds4mlx.costs.trials import Call, Trials  # noqa: E402
+from ds4mlx.costs.workload import BLOCK_BITS, KERNEL_BITS, Moment, Workload, total  # noqa: E402
 from ds4mlx.operations import Operations, make_operations  # noqa: E402
 from shared.model.known_shapes import FLASH, PRO  # noqa: E402
 from shared.model.shape import ModelShape  # noqa: E402

@@ -156,7 +156,7 @@ def test_times_are_taken_with_the_settings_of_an_engine(monkeypatch: pytest.Monk
 
     prepared: list[bool] = []
     monkeypatch.setattr("ds4mlx.settings.prepare_environment", lambda: prepared.append(True))
-    monkeypatch.setattr("ds4mlx.kernel_measure.why_unmeasurable", lambda: "asked")
+    monkeypatch.setattr("ds4mlx.costs.measure.why_unmeasurable", lambda: "asked")
     with pytest.raises(BackendUnavailable, match="asked"):
         kernel_times(128, None, lambda: 0.0)
     assert prepared == [True]

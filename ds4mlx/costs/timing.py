@@ -11,7 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from ds4mlx.kernels.workload import Workload
+from ds4mlx.costs.workload import Workload
 
 Clock = Callable[[], float]
 Evaluate = Callable[[Any], None]

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ds4mlx.costs.layer_workloads import ExpertTypes, LayerWorkloads, hyper_join, product
+from ds4mlx.costs.workload import FLOAT, HALF, Moment, Workload
 from ds4mlx.kernels import stack_rows
 from ds4mlx.kernels.hyper import SLICE
-from ds4mlx.kernels.layer_workloads import ExpertTypes, LayerWorkloads, hyper_join, product
-from ds4mlx.kernels.workload import FLOAT, HALF, Moment, Workload
 from ds4mlx.linear import Dimensions
 from ds4mlx.state import frontier_widths
 from shared.model.shape import ModelShape

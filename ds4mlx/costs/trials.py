@@ -13,11 +13,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from ds4mlx.kernels import stack_rows
-from ds4mlx.kernels.layer_workloads import ExpertTypes, LayerWorkloads
-from ds4mlx.kernels.timing import Trial, calls_of
-from ds4mlx.kernels.workload import Moment, Workload
-from ds4mlx.kernels.workloads import (
+from ds4mlx.costs.layer_workloads import ExpertTypes, LayerWorkloads
+from ds4mlx.costs.step_workloads import (
     LayerKind,
     first_mix,
     head,
@@ -26,6 +23,9 @@ from ds4mlx.kernels.workloads import (
     stacks,
     step_workloads,
 )
+from ds4mlx.costs.timing import Trial, calls_of
+from ds4mlx.costs.workload import Moment, Workload
+from ds4mlx.kernels import stack_rows
 from ds4mlx.model import Model, Streams
 from ds4mlx.operations import Operations
 from ds4mlx.random_weights import RandomWeights

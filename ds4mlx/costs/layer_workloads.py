@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ds4mlx.costs.workload import FLOAT, HALF, Moment, Workload, matrix_bytes, weight_count
 from ds4mlx.experts import LARGEST_GATHER
 from ds4mlx.kernels import attend, top_k
 from ds4mlx.kernels.experts_prefill import TOKENS as EXPERT_TILE
 from ds4mlx.kernels.hyper import SLICE
-from ds4mlx.kernels.workload import FLOAT, HALF, Moment, Workload, matrix_bytes, weight_count
 from ds4mlx.linear import Dimensions
 from ds4mlx.state import frontier_widths
 from ds4mlx.step import Step

@@ -10,11 +10,11 @@ from typing import Any
 
 import mlx.core as mx
 
+from ds4mlx.costs.layer_workloads import Q2, ExpertTypes
+from ds4mlx.costs.timing import KernelTime, Stopwatch
+from ds4mlx.costs.trials import Trials
+from ds4mlx.costs.workload import Moment
 from ds4mlx.kernel_choice import KernelChoice
-from ds4mlx.kernel_trials import Trials
-from ds4mlx.kernels.layer_workloads import Q2, ExpertTypes
-from ds4mlx.kernels.timing import KernelTime, Stopwatch
-from ds4mlx.kernels.workload import Moment
 from ds4mlx.operations import make_operations
 from shared.model.known_shapes import FLASH
 from shared.model.shape import ModelShape
