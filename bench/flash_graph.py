@@ -16,9 +16,9 @@ from ds4mlx.kernels.kernel import Maker
 from ds4mlx.linear import FloatMatrix, HalfMatrix, Matrix, PackedMatrix
 from ds4mlx.model import Model
 from ds4mlx.operations import make_operations
-from ds4mlx.state import frontier_widths
 from ds4mlx.weights import Compressor, HyperConnection, LayerWeights, Weights
 from shared.gguf.types import TensorType, block_bytes, block_elements
+from shared.model.frontier import frontier_widths
 from shared.model.known_shapes import FLASH
 from shared.model.shape import ModelShape
 

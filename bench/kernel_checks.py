@@ -11,7 +11,7 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ import mlx.core as mx
 import numpy as np
 
 from bench.first_run import contract_modules
+from ds4mlx.arrays import arrays
+from ds4mlx.kernels.difference import Incomparable, difference_of
 from ds4mlx.kernels.kernel import Example, Maker
 from ds4mlx.kernels.registry import OPERATIONS, digest, operation
 
@@ -83,23 +85,10 @@ def timed(launch: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[list[
 
 def difference(found: mx.array, expected: mx.array) -> float | None:
     """None where shapes, dtypes, or the places of infinities and NaN differ."""
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+    try:
+        return difference_of(found, expected).relative
+    except Incomparable:
         return None
-    one, other = (np.array(array.astype(mx.float32), np.float64) for array in (found, expected))
-    finite = np.isfinite(other)
-    if not np.array_equal(one[~finite], other[~finite], equal_nan=True) or not np.isfinite(one[finite]).all():
-        return None
-    largest = float(np.abs(other[finite]).max(initial=0.0))
-    apart = float(np.abs(one[finite] - other[finite]).max(initial=0.0))
-    return apart / largest if largest else apart
-
-
-def arrays(results: Any) -> Iterator[mx.array]:
-    if isinstance(results, mx.array):
-        yield results
-    elif results is not None:
-        for result in results:
-            yield from arrays(result)
 
 
 def contract(checks: dict[str, Check], maker: Maker) -> list[dict[str, Any]]:

@@ -17,11 +17,12 @@ from ds4cuda.device import Device
 from ds4cuda.kernels.attend import MOST_SPLITS
 from ds4cuda.kernels.group_experts import most_groups
 from ds4cuda.kernels.hyper_mix import slices
-from ds4cuda.operations import compressor_columns, frontier_widths, make_operations
+from ds4cuda.operations import compressor_columns, make_operations
 from ds4cuda.scratch import Scratch
 from ds4cuda.state import State
 from ds4cuda.step import Step
 from ds4cuda.weights import HyperConnection, LayerWeights, Matrix, Weights
+from shared.model.frontier import frontier_widths
 from shared.model.rope import rotary_frequencies
 from shared.model.shape import ModelShape
 

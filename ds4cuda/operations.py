@@ -30,6 +30,7 @@ from ds4cuda.kernels import (
 )
 from ds4cuda.kernels.kernel import Modules
 from shared.gguf.types import TensorType
+from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
 
 Call = Callable[..., None]
@@ -59,13 +60,6 @@ class Operations:
     run_experts: Callable[[TensorType, TensorType], Call]
     group_experts: Callable[[TensorType, TensorType], Call]
     pick: dict[bool, Call]
-
-
-def frontier_widths(shape: ModelShape, ratio: int) -> tuple[int, ...]:
-    """Widths of a frontier row's parts: kv, score, and on ratio-4 layers index kv, index score."""
-    if ratio == 4:
-        return (2 * shape.head_dim,) * 2 + (2 * shape.index_dim,) * 2
-    return (shape.head_dim,) * 2 if ratio else ()
 
 
 def compressor_columns(shape: ModelShape, ratio: int) -> int:

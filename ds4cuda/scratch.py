@@ -15,7 +15,8 @@ from ds4cuda.device import Device
 from ds4cuda.kernels.attend import MOST_SPLITS
 from ds4cuda.kernels.group_experts import most_groups
 from ds4cuda.kernels.hyper_mix import slices
-from ds4cuda.operations import compressor_columns, frontier_widths
+from ds4cuda.operations import compressor_columns
+from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
 
 # Scores of index rows that are held at a time; a step of many tokens goes through them in blocks.

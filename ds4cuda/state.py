@@ -15,9 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ds4cuda.device import Device
-from ds4cuda.kernels.attention_rows import frontier_slots
-from ds4cuda.operations import frontier_widths
-from shared.kv.payload import NO_SCORE
+from shared.model.frontier import empty_ring
 from shared.model.memory import compressed_capacity, raw_capacity
 from shared.model.shape import ModelShape
 
@@ -54,7 +52,7 @@ class State:
         self.raw = device.zeros((len(ratios), slots, shape.head_dim), self.row_dtype)
         members = {r: [i for i, ratio in enumerate(ratios) if ratio == r] for r in set(ratios) if r}
         self._place = {layer: at for layers in members.values() for at, layer in enumerate(layers)}
-        self._empty = {ratio: self._empty_frontier(ratio) for ratio in members}
+        self._empty = {ratio: empty_ring(shape, ratio) for ratio in members}
         self.frontiers = {
             ratio: device.empty((len(layers), *self._empty[ratio].shape), np.float32)
             for ratio, layers in members.items()
@@ -100,9 +98,3 @@ class State:
         rows = compressed_capacity(context, ratio)
         index = self._device.zeros((rows, self.shape.index_dim), np.float32) if ratio == 4 else None
         return CompressedRows(self._device.zeros((rows, self.shape.head_dim), self.row_dtype), index)
-
-    def _empty_frontier(self, ratio: int) -> npt.NDArray[np.float32]:
-        """No window begun: nothing to weigh in, and a score that gives it no weight."""
-        widths = frontier_widths(self.shape, ratio)
-        row = np.concatenate([np.full(w, NO_SCORE if i % 2 else 0, np.float32) for i, w in enumerate(widths)])
-        return np.tile(row, (frontier_slots(ratio), 1))

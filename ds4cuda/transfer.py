@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ds4cuda.device import Device
-from ds4cuda.operations import frontier_widths
 from ds4cuda.state import State
-from shared.kv.payload import NO_SCORE, LayerState
+from shared.kv.payload import LayerState
+from shared.model.frontier import store_ring, stored_ring
 
 Array = npt.NDArray[np.float32]
-_PARTS = ("frontier_kv", "frontier_score", "index_frontier_kv", "index_frontier_score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +56,14 @@ def from_host(device: Device, state: State, layers: list[LayerState], position: 
     state.reset()
     state.position = position
     _put_window_rows(device, state, _stored(state, np.stack([layer.raw for layer in layers])))
-    for index, stored in enumerate(layers):
+    for index, (ratio, stored) in enumerate(zip(state.shape.compress_ratios, layers, strict=True)):
         rows = state.compressed[index]
         if rows is None:
             continue
         _put_rows(device, state, rows.attention, stored.compressed)
         _put_rows(device, state, rows.index, stored.index_rows)
-        _put_frontier(device, state, index, stored)
+        ring = stored_ring(stored, state.shape, ratio, position)
+        device.write(state.frontier(index), ring)
 
 
 def _layer_to_host(device: Device, state: State, layer: int, raw: Array) -> LayerState:
@@ -76,38 +76,8 @@ def _layer_to_host(device: Device, state: State, layer: int, raw: Array) -> Laye
     if rows.index is not None:
         stored.index_rows = device.download(rows.index[:count])
     ring = device.download(state.frontier(layer))
-    previous, begun = _frontier_slots(ratio, state.position)
-    column = 0
-    for number, width in enumerate(frontier_widths(state.shape, ratio)):
-        # Rows that hold nothing yet are written as such, not as what once stood there.
-        part = np.full((ring.shape[0], width), NO_SCORE if number % 2 else 0, np.float32)
-        values = ring[:, column : column + width]
-        part[: len(previous)] = values[previous]
-        first = ring.shape[0] - ratio
-        part[first : first + len(begun)] = values[begun]
-        setattr(stored, _PARTS[number], part)
-        column += width
+    store_ring(stored, ring, state.shape, ratio, state.position)
     return stored
-
-
-def _put_frontier(device: Device, state: State, layer: int, stored: LayerState) -> None:
-    parts = [getattr(stored, part) for part in _PARTS if getattr(stored, part) is not None]
-    rows, ratio = np.concatenate(parts, axis=1), state.shape.compress_ratios[layer]
-    ring = device.download(state.frontier(layer))
-    previous, begun = _frontier_slots(ratio, state.position)
-    ring[previous] = rows[: len(previous)]
-    first = ring.shape[0] - ratio
-    ring[begun] = rows[first : first + len(begun)]
-    device.write(state.frontier(layer), ring)
-
-
-def _frontier_slots(ratio: int, position: int) -> tuple[list[int], list[int]]:
-    """Ring slots, in token order, of the previous window (ratio 4 only) and of the one in work."""
-    start = position // ratio * ratio
-    if ratio != 4:
-        return [], list(range(position - start))
-    slots = 2 * ratio
-    return [p % slots for p in range(start - ratio, start)], [p % slots for p in range(start, position)]
 
 
 def _window_slots(state: State, count: int) -> list[slice]:

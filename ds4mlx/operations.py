@@ -33,7 +33,7 @@ from ds4mlx.kernels import (
 )
 from ds4mlx.kernels.kernel import Maker
 from ds4mlx.linear import Dimensions, FloatMatrix, Matrix
-from ds4mlx.state import frontier_widths
+from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
 
 # What makes the kernels of an operation; None: its fallback has to do.

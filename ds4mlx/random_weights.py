@@ -10,9 +10,9 @@ import mlx.core as mx
 
 from ds4mlx.experts import RawExperts
 from ds4mlx.linear import HalfMatrix, PackedMatrix
-from ds4mlx.state import frontier_widths
 from ds4mlx.weights import Compressor, HyperConnection, LayerWeights, Weights
 from shared.gguf.types import TensorType, block_bytes, block_elements
+from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
 
 _CODE_SPREAD = 73  # root mean square of Q8_0 codes that are all as likely

@@ -16,7 +16,7 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx.kernels import stack_rows
-from shared.kv.payload import NO_SCORE
+from shared.model.frontier import empty_ring
 from shared.model.memory import compressed_capacity
 from shared.model.shape import ModelShape
 
@@ -166,15 +166,4 @@ class State:
         return CompressedRows(mx.zeros((rows, self.shape.head_dim), row_dtype), index)
 
     def _empty_frontiers(self, ratio: int) -> mx.array:
-        """No previous window: nothing to weigh in, and a score that gives it no weight."""
-        halves = 2 if ratio == 4 else 1
-        widths = frontier_widths(self.shape, ratio)
-        row = np.concatenate([np.full(w, NO_SCORE if i % 2 else 0, np.float32) for i, w in enumerate(widths)])
-        return mx.array(np.tile(row, (len(self.members[ratio]), halves * ratio, 1)))
-
-
-def frontier_widths(shape: ModelShape, ratio: int) -> tuple[int, ...]:
-    """Widths of a frontier row's parts: kv, score, and on ratio-4 layers index kv, index score."""
-    if ratio == 4:
-        return (2 * shape.head_dim,) * 2 + (2 * shape.index_dim,) * 2
-    return (shape.head_dim,) * 2
+        return mx.array(np.stack([empty_ring(self.shape, ratio)] * len(self.members[ratio])))

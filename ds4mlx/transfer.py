@@ -11,11 +11,11 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from ds4mlx.state import State, frontier_widths, read_ring
-from shared.kv.payload import NO_SCORE, LayerState
+from ds4mlx.state import State, read_ring
+from shared.kv.payload import LayerState
+from shared.model.frontier import store_ring, stored_ring
 
 Array = npt.NDArray[np.float32]
-_PARTS = ("frontier_kv", "frontier_score", "index_frontier_kv", "index_frontier_score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,14 @@ def from_host(state: State, layers: list[LayerState], position: int) -> None:
     """Take over a payload's layers as the state after `position` tokens."""
     state.reset()
     state.position = position
-    for layer, stored in enumerate(layers):
+    for layer, (ratio, stored) in enumerate(zip(state.shape.compress_ratios, layers, strict=True)):
         _put_raw(state, layer, stored.raw)
         compressed = state.compressed[layer]
         if compressed is not None:
             _put_rows(compressed.attention, stored.compressed)
             _put_rows(compressed.index, stored.index_rows)
-            _put_frontier(state, layer, stored)
+            ring = stored_ring(stored, state.shape, ratio, position)
+            state.put_frontier(layer, mx.array(ring))
     mx.eval(state.arrays())
 
 
@@ -75,38 +76,8 @@ def _layer_to_host(state: State, layer: int) -> LayerState:
     if compressed.index is not None:
         stored.index_rows = _host(compressed.index[:rows])
     ring = _host(state.frontier(layer))
-    previous, begun = _frontier_slots(ratio, state.position)
-    column = 0
-    for number, width in enumerate(frontier_widths(state.shape, ratio)):
-        # Rows that hold nothing yet are written as such, not as what once stood there.
-        part = np.full((ring.shape[0], width), NO_SCORE if number % 2 else 0, np.float32)
-        values = ring[:, column : column + width]
-        part[: len(previous)] = values[previous]
-        first = ring.shape[0] - ratio
-        part[first : first + len(begun)] = values[begun]
-        setattr(stored, _PARTS[number], part)
-        column += width
+    store_ring(stored, ring, state.shape, ratio, state.position)
     return stored
-
-
-def _put_frontier(state: State, layer: int, stored: LayerState) -> None:
-    parts = [getattr(stored, part) for part in _PARTS if getattr(stored, part) is not None]
-    rows, ratio = np.concatenate(parts, axis=1), state.shape.compress_ratios[layer]
-    ring = _host(state.frontier(layer))
-    previous, begun = _frontier_slots(ratio, state.position)
-    ring[previous] = rows[: len(previous)]
-    first = ring.shape[0] - ratio
-    ring[begun] = rows[first : first + len(begun)]
-    state.put_frontier(layer, mx.array(ring))
-
-
-def _frontier_slots(ratio: int, position: int) -> tuple[list[int], list[int]]:
-    """Ring slots, in token order, of the previous window (ratio 4 only) and of the one in work."""
-    start = position // ratio * ratio
-    if ratio != 4:
-        return [], list(range(position - start))
-    slots = 2 * ratio
-    return [p % slots for p in range(start - ratio, start)], [p % slots for p in range(start, position)]
 
 
 def _window_rows(state: State, layer: int) -> Array:

@@ -6,14 +6,15 @@ Must not know: the forward pass, sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
 from ds4mlx.adoption import TensorBytes
+from ds4mlx.arrays import arrays
 from ds4mlx.experts import ExpertStore, RawExperts, expand, pack_mxfp4
 from ds4mlx.linear import FloatMatrix, HalfMatrix, Matrix, PackedMatrix, pack_q8_0, stack_outputs
 from ds4mlx.plan import Storage
@@ -87,7 +88,7 @@ class Weights:
         return sum(int(array.nbytes) for array in self.arrays())
 
     def arrays(self) -> list[mx.array]:
-        return list(_arrays(self))
+        return list(arrays(self))
 
 
 class WeightReader:
@@ -108,7 +109,7 @@ class WeightReader:
             if progress is not None:
                 progress(index, count)
             layers.append(self._layer(index))
-            mx.eval(*_arrays(layers[-1]))
+            mx.eval(*arrays(layers[-1]))
         if progress is not None:
             progress(count, count)
         data = self._gguf.data("token_embd.weight")
@@ -187,7 +188,7 @@ class WeightReader:
             return raw
         # MLX has a mode of its own for the blocks that DeepSeek publishes.
         packed = pack_mxfp4(raw)
-        mx.eval(*_arrays(packed))  # while `raw`, which may show the file, has another owner than the graph
+        mx.eval(*arrays(packed))  # while `raw`, which may show the file, has another owner than the graph
         return packed
 
     def _raw_rows(self, name: str) -> mx.array:
@@ -230,15 +231,3 @@ class WeightReader:
 
     def _numpy_shape(self, name: str) -> tuple[int, ...]:
         return tuple(reversed(self._gguf.tensors[name].dims))
-
-
-def _arrays(part: object) -> Iterator[mx.array]:
-    """All arrays below a dataclass, a tuple or an array."""
-    if isinstance(part, mx.array):
-        yield part
-    elif isinstance(part, tuple):
-        for item in part:
-            yield from _arrays(item)
-    elif is_dataclass(part):
-        for item in fields(part):
-            yield from _arrays(getattr(part, item.name))

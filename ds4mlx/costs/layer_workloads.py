@@ -15,9 +15,9 @@ from ds4mlx.kernels import attend, top_k
 from ds4mlx.kernels.experts_prefill import TOKENS as EXPERT_TILE
 from ds4mlx.kernels.hyper import SLICE
 from ds4mlx.linear import Dimensions
-from ds4mlx.state import frontier_widths
 from ds4mlx.step import Step
 from shared.gguf.types import TensorType, block_bytes, block_elements
+from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
 
 

@@ -14,7 +14,7 @@ from ds4mlx.costs.workload import FLOAT, HALF, Moment, Workload
 from ds4mlx.kernels import stack_rows
 from ds4mlx.kernels.hyper import SLICE
 from ds4mlx.linear import Dimensions
-from ds4mlx.state import frontier_widths
+from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from ds4mlx.arrays import arrays
 from ds4mlx.costs.layer_workloads import ExpertTypes, LayerWorkloads
 from ds4mlx.costs.step_workloads import (
     LayerKind,
@@ -174,18 +175,6 @@ def spread(call: Call, shape: ModelShape, count: int) -> list[Call]:
     calls = [call, *(replace(call, arguments=_copied(call.arguments)) for _ in range(copies - 1))]
     mx.eval([list(arrays(made.arguments)) for made in calls])
     return calls
-
-
-def arrays(value: Any) -> Iterator[mx.array]:
-    """All arrays below arguments of a call."""
-    if isinstance(value, mx.array):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from arrays(item)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from arrays(getattr(value, field.name))
 
 
 def _copied(value: Any) -> Any:

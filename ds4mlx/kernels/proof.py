@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
-import numpy as np
 
+from ds4mlx.arrays import arrays
+from ds4mlx.kernels.difference import Incomparable, difference_of
 from ds4mlx.kernels.kernel import Example, Maker
 from ds4mlx.kernels.registry import OPERATIONS, operation
 
@@ -120,8 +120,8 @@ def _tried(
 
 def _differs(example: Example, maker: Maker) -> str | None:
     """What is wrong with a kernel's results, None if nothing is."""
-    found = list(_arrays(example.build(maker)(*example.arguments)))
-    expected = list(_arrays(example.fallback(*example.arguments)))
+    found = list(arrays(example.build(maker)(*example.arguments)))
+    expected = list(arrays(example.fallback(*example.arguments)))
     if len(found) != len(expected):
         return f"{example.label}: {len(found)} results, not {len(expected)}"
     for one, other in zip(found, expected, strict=True):
@@ -132,26 +132,12 @@ def _differs(example: Example, maker: Maker) -> str | None:
 
 
 def _array_differs(found: mx.array, expected: mx.array, tolerance: float) -> str | None:
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return f"{found.dtype} {found.shape}, not {expected.dtype} {expected.shape}"
-    one, other = (np.array(array.astype(mx.float32)) for array in (found, expected))
-    finite = np.isfinite(other)
-    if not np.array_equal(one[~finite], other[~finite], equal_nan=True) or not np.isfinite(one[finite]).all():
-        return "infinities or NaN where the fallback has none, or the other way round"
-    if not finite.any():
-        return None
-    difference = float(np.abs(one[finite] - other[finite]).max())
-    allowed = tolerance * float(np.abs(other[finite]).max())
-    return f"off by {difference:.3g}, {allowed:.3g} allowed" if difference > allowed else None
-
-
-def _arrays(results: Any) -> Iterator[mx.array]:
-    """The arrays of an operation's result: one, or several of which some may be None."""
-    if isinstance(results, mx.array):
-        yield results
-    elif results is not None:
-        for result in results:
-            yield from _arrays(result)
+    try:
+        difference = difference_of(found, expected)
+    except Incomparable as reason:
+        return str(reason)
+    apart, allowed = difference.apart, difference.allowed(tolerance)
+    return f"off by {apart:.3g}, {allowed:.3g} allowed" if apart > allowed else None
 
 
 def _read(cache: Path, operations: Sequence[str]) -> list[Verdict] | None:

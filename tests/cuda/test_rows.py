@@ -10,8 +10,9 @@ import pytest
 
 from ds4cuda.device import Device
 from ds4cuda.kernels import attention_rows, compress
-from ds4cuda.operations import compressor_columns, frontier_widths
+from ds4cuda.operations import compressor_columns
 from shared.kv.payload import NO_SCORE
+from shared.model.frontier import frontier_slots, frontier_widths
 from shared.model.known_shapes import FLASH
 from shared.model.reference_math import pool, rms, rotate
 from shared.model.rope import rope_tables, rotary_frequencies
@@ -52,7 +53,7 @@ def test_rows_of_tokens(device: Device, rounds: bool, ratio: int, start: int, co
     turns = np.stack(rope_tables(SHAPE, ratio, np.arange(start, start + count)), axis=-1)
     latent, ring = np.zeros((count, 80), np.float32), row_buffer(rounds, 7, 192)
     frontier = np.zeros((count, max(1, width)), np.float32)
-    frontier_ring = np.zeros((max(1, attention_rows.frontier_slots(ratio)), max(1, width)), np.float32)
+    frontier_ring = np.zeros((max(1, frontier_slots(ratio)), max(1, width)), np.float32)
     call = attention_rows.build(
         device, query_rank=80, ratio=ratio, frontier=width, compressor=columns, rounds=rounds, **SETTINGS
     )
@@ -101,7 +102,7 @@ def expected_rows(frontier: Array, first: int, windows: range, ratio: int) -> li
 )
 def test_windows_that_end(device: Device, rounds: bool, ratio: int, start: int, count: int) -> None:
     random = np.random.default_rng(start + count)
-    width, slots = sum(frontier_widths(SHAPE, ratio)), attention_rows.frontier_slots(ratio)
+    width, slots = sum(frontier_widths(SHAPE, ratio)), frontier_slots(ratio)
     first = max(0, start - slots)
     frontier = numbers(random, start + count - first, width)
     frontier[:, 7] = NO_SCORE if ratio == 128 else frontier[:, 7]

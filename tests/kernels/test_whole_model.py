@@ -52,17 +52,22 @@ def test_logits_with_every_kernel(name: str, prompt: str, mode: str, cut: int) -
     expected = golden[f"logits_{mode}"]
     assert np.median(differences(logits, expected)) <= MEDIAN
     assert (logits.argmax(axis=1) == expected.argmax(axis=1)).mean() >= SAME_BEST
-    assert not missing(launches, name)
+    assert not missing(launches, name, mode)
 
 
-def missing(launches: Launches, model: str) -> set[str]:
+def missing(launches: Launches, model: str, mode: str) -> set[str]:
     """Kernels that such a run should have launched and did not."""
     launched = {re.sub(r"^ds4_|_[0-9a-f]{10}[cd]*$", "", name) for name in launches.names}
     every = {kernel.name for name in OPERATIONS for kernel in operation(name).KERNELS}
     # Of experts' kernels there is one for each block type.
     held = ("gate_up_q4_k", "down_q4_k") if model == "tiny-q4" else ("gate_up_iq2_xxs", "down_q2_k")
     of_a_type = re.compile("(gate_up|down)_(iq2_xxs|q2_k|q4_k)$")
-    return {name for name in every - launched if name.endswith(held) or not of_a_type.search(name)}
+    expected = {name for name in every if name.endswith(held) or not of_a_type.search(name)}
+    if mode == "float":
+        expected.remove("attend_prefill")  # its rows are float16
+    if model == "tiny-pro-q2":
+        expected.remove("attention_rows_window_only")  # every layer is compressed
+    return expected - launched
 
 
 def test_the_order_of_threads_does_not_matter() -> None:

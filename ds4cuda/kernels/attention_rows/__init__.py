@@ -16,15 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ds4cuda.kernels.kernel import Kernel, Modules, int32
+from shared.model.frontier import frontier_slots
 
 KERNEL = Kernel("attention_rows", Path(__file__).parent / "kernel.cu")
 THREADS = 256
 ROW_TYPES = {True: "unsigned short", False: "float"}
-
-
-def frontier_slots(ratio: int) -> int:
-    """Slots of a frontier ring: the window in work and, where windows overlap, the one before it."""
-    return 2 * ratio if ratio == 4 else ratio
 
 
 def build(

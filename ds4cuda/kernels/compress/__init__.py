@@ -19,8 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ds4cuda.kernels.attention_rows import ROW_TYPES, frontier_slots
+from ds4cuda.kernels.attention_rows import ROW_TYPES
 from ds4cuda.kernels.kernel import Kernel, Modules, int32
+from shared.model.frontier import frontier_slots
 
 KERNEL = Kernel("compress", Path(__file__).parent / "kernel.cu")
 KEEP = Kernel("keep_frontier", Path(__file__).parent / "keep.cu")

@@ -12,11 +12,12 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from ds4mlx.arrays import arrays  # noqa: E402
 from ds4mlx.costs.layer_workloads import Q2  # noqa: E402
 from ds4mlx.costs.measure import measure, why_unmeasurable  # noqa: E402
 from ds4mlx.costs.step_workloads import step_workloads  # noqa: E402
 from ds4mlx.costs.timing import KernelTime, Stopwatch, Trial, calls_of  # noqa: E402
-from ds4mlx.costs.trials import Call, Trials, arrays, spread  # noqa: E402
+from ds4mlx.costs.trials import Call, Trials, spread  # noqa: E402
 from ds4mlx.costs.workload import Moment, Workload  # noqa: E402
 from ds4mlx.kernel_choice import KernelChoice, KernelStatus  # noqa: E402
 from ds4mlx.kernels.kernel import Maker  # noqa: E402
