@@ -1,0 +1,10 @@
+// For Q8_0 matrices.
+#include "warp.cuh"
+#include "quantise.cuh"
+
+extern "C" __global__ void quantise_dense(const float* x, signed char* codes, float* scales, int width) {
+    Eight eight;
+    if (load_eight(x, width, eight)) {
+        store_dense_codes(eight, codes, scales);
+    }
+}
