@@ -1,0 +1,1 @@
+"""`ds4 score`: how well a model predicts given continuations."""
