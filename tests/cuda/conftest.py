@@ -1,13 +1,17 @@
-"""Every kernel test runs in the simulator: quick checks always, all checks in the long tests."""
+"""Kernel tests run in the simulator, quick checks always and all checks in the long tests, or on a GPU."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from ds4cuda.device import Device
-from tests.cuda.cupy_standin import CupyStandin
-from tests.ksim import clang_missing
+from tests.cuda.on_device import ELSEWHERE, HostArrayDevice, on_device
 
+if TYPE_CHECKING:
+    from ds4cuda.device import Device
+
+collect_ignore = list(ELSEWHERE) if on_device() else []
 _LONG = pytest.mark.long
 _CHECKS = [
     pytest.param(("fast", 0), id="fast"),
@@ -16,11 +20,19 @@ _CHECKS = [
 ]
 
 
-@pytest.fixture(params=_CHECKS)
-def device(request: pytest.FixtureRequest) -> Device:
-    """A device whose kernels run with some level of checks and some order of threads."""
+@pytest.fixture(params=[pytest.param(("gpu", 0), id="gpu")] if on_device() else _CHECKS)
+def device(request: pytest.FixtureRequest) -> Device | HostArrayDevice:
+    """A device whose kernels run with some level of checks and some order of threads; on a GPU as they do."""
+    check, seed = request.param
+    if check == "gpu":
+        import cupy
+
+        return HostArrayDevice(cupy)
+    from ds4cuda.device import Device
+    from tests.cuda.cupy_standin import CupyStandin
+    from tests.ksim import clang_missing
+
     missing = clang_missing()
     if missing:
         pytest.skip(missing)
-    check, seed = request.param
     return Device(CupyStandin(check=check, seed=seed))

@@ -1,10 +1,10 @@
-"""The golden models on the CUDA backend, with every kernel in the simulator."""
+"""The golden models on the CUDA backend, with every kernel in the simulator, or on a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +12,42 @@ import pytest
 
 from ds4cuda.engine import CudaEngine, load
 from ds4cuda.model import Model
-from tests.cuda.cupy_standin import CupyStandin
-from tests.ksim import clang_missing
+from tests.cuda.on_device import on_device
 from tests.support.golden import model_path
 
 if TYPE_CHECKING:
     from ds4cuda.model import Activation
 
-needs_simulator = pytest.mark.skipif(clang_missing() is not None, reason=str(clang_missing()))
+
+def _simulator_missing() -> str | None:
+    if on_device():
+        return None
+    from tests.ksim import clang_missing
+
+    return clang_missing()
+
+
+needs_simulator = pytest.mark.skipif(_simulator_missing() is not None, reason=str(_simulator_missing()))
 CONTEXT = 1024
 
 
 def open_engine(
     name: str = "tiny-q2", activation: Activation = "kv", *, check: str = "fast", seed: int = 0
-) -> tuple[CudaEngine, CupyStandin]:
-    """A new engine, and the stand-in that it runs on."""
-    cupy = CupyStandin(check=check, seed=seed)
+) -> tuple[CudaEngine, Any]:
+    """A new engine, and the stand-in that it runs on; on a GPU the CuPy, and no checks."""
+    cupy = _cupy(check, seed)
     path = model_path(name)
     return load(path, context=CONTEXT, prefill_chunk=64, activation=activation, cupy=cupy), cupy
+
+
+def _cupy(check: str, seed: int) -> Any:
+    if on_device():
+        import cupy
+
+        return cupy
+    from tests.cuda.cupy_standin import CupyStandin
+
+    return CupyStandin(check=check, seed=seed)
 
 
 @cache

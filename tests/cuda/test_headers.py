@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ds4cuda.kernels.kernel import Kernel
+from ds4cuda.device import Device
+from ds4cuda.kernels.kernel import OPTIONS, Kernel
 from shared.quant.rounding import round_fp4, round_fp8_row
-from tests.ksim import RawModule, clang_missing
 
-pytestmark = pytest.mark.skipif(clang_missing() is not None, reason=str(clang_missing()))
 PROBE = """#include "warp.cuh"
 extern "C" __global__ void widen(const u16* bits, float* values) {
     const int at = blockIdx.x * blockDim.x + threadIdx.x;
@@ -29,33 +30,35 @@ extern "C" __global__ void sums(const float* values, float* sum, float* largest)
 
 
 @pytest.fixture
-def module(tmp_path: Path) -> RawModule:
+def probe(device: Device, tmp_path: Path) -> Callable[[str], Any]:
+    """-> a kernel of the probe by its name."""
     source = tmp_path / "probe.cu"
     source.write_text(PROBE)
-    return RawModule(code=Kernel("probe", source).text())
+    text = Kernel("probe", source).text()
+    return lambda name: device.function(text, name, OPTIONS)
 
 
-def test_every_binary16_number_is_widened_exactly(module: RawModule) -> None:
+def test_every_binary16_number_is_widened_exactly(probe: Callable[[str], Any]) -> None:
     bits = np.arange(65536, dtype=np.uint16)
     values = np.zeros(65536, np.float32)
-    module.get_function("widen")((64,), (1024,), (bits, values))
+    probe("widen")((64,), (1024,), (bits, values))
     assert np.array_equal(values, bits.view(np.float16).astype(np.float32), equal_nan=True)
 
 
-def test_numbers_are_narrowed_to_the_nearest_ties_to_even(module: RawModule) -> None:
+def test_numbers_are_narrowed_to_the_nearest_ties_to_even(probe: Callable[[str], Any]) -> None:
     halves = np.arange(0, 0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
     between = (halves[:-1] + halves[1:]) / 2
     wanted = np.concatenate([between, np.nextafter(between, 0), -np.nextafter(between, np.float32(np.inf))])
     values = np.concatenate([wanted, np.zeros(-len(wanted) % 1024, np.float32)]).astype(np.float32)
     bits = np.zeros(len(values), np.uint16)
-    module.get_function("narrow")((len(values) // 1024,), (1024,), (values, bits))
+    probe("narrow")((len(values) // 1024,), (1024,), (values, bits))
     assert np.array_equal(bits, values.astype(np.float16).view(np.uint16))
 
 
-def test_every_lane_gets_the_same_sum(module: RawModule) -> None:
+def test_every_lane_gets_the_same_sum(probe: Callable[[str], Any]) -> None:
     values = np.random.default_rng(0).standard_normal(32).astype(np.float32) * 1e3
     sums, largest = np.zeros(32, np.float32), np.zeros(32, np.float32)
-    module.get_function("sums")((1,), (32,), (values, sums, largest))
+    probe("sums")((1,), (32,), (values, sums, largest))
     assert len(set(sums.tolist())) == 1
     np.testing.assert_allclose(sums[0], values.sum(dtype=np.float64), rtol=1e-6)
     assert (largest == values.max()).all()
@@ -73,7 +76,7 @@ extern "C" __global__ void round_blocks(float* eights, float* fours) {
 """
 
 
-def test_small_floats_are_rounded_as_the_model_does(tmp_path: Path) -> None:
+def test_small_floats_are_rounded_as_the_model_does(device: Device, tmp_path: Path) -> None:
     """Bit for bit, at every power of two, around ties and down to the least scale."""
     random = np.random.default_rng(1)
     sizes = np.exp2(np.arange(-24, 25, dtype=np.float32))
@@ -93,7 +96,7 @@ def test_small_floats_are_rounded_as_the_model_does(tmp_path: Path) -> None:
     expected = round_fp8_row(eights.reshape(-1, 64), 0), round_fp4(fours.reshape(-1, 128))
     source = tmp_path / "round.cu"
     source.write_text(ROUNDING)
-    module = RawModule(code=Kernel("round_blocks", source).text())
-    module.get_function("round_blocks")((len(eights) // 64,), (32,), (eights, fours))
+    kernel = device.function(Kernel("round_blocks", source).text(), "round_blocks", OPTIONS)
+    kernel((len(eights) // 64,), (32,), (eights, fours))
     assert np.array_equal(eights, expected[0].ravel())
     assert np.array_equal(fours, expected[1].ravel())
