@@ -5,10 +5,9 @@ Cases are those of the operations that use the text, and of tests of its own whe
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -16,14 +15,11 @@ from typing import Any, cast
 from ds4mlx.kernels.block_types import PART_HEADERS, PIECE_HEADERS
 from ds4mlx.kernels.kernel import HEADERS, Kernel, Maker, plain_text
 from ds4mlx.kernels.registry import OPERATIONS, operation
-from tests.ksim.mutants import Mutant, mutants
-
-Case = Callable[[Maker], None]
+from tests.ksim import metal_kernel
+from tests.support.mutation.target import Case, Target
 
 RESULTS = Path(__file__).parent / "mutants"
 _ROOT = HEADERS.parent
-# Functions of the kernels that round their first argument.
-_ROUNDING = ("round_fp8", "round_fp4", "round_to")
 # The folders that a registered operation takes its texts from, with the modules of their tests.
 _FOLDER_MODULES = {
     "experts_prefill": ("test_experts_prefill_sort", "test_experts_prefill"),
@@ -33,42 +29,26 @@ _BLOCK_HEADERS = {name for names in (*PART_HEADERS.values(), *PIECE_HEADERS.valu
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MetalTarget(Target):
     """A Metal file under ds4mlx/kernels and the modules of tests/kernels whose CASES are run on it."""
 
-    path: Path
-    modules: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """As in "attend.prefill" or, of a shared text, "headers.sums"."""
-        folder = self.path.parent.name
-        return folder if self.path.stem == "kernel" else f"{folder}.{self.path.stem}"
+    results = RESULTS
+    program = "tests.kernels.mutation"
+    rounding = ("round_fp8", "round_fp4", "round_to")
 
     @property
     def text(self) -> str:
-        """What is broken: the text as it is handed to the compiler."""
         return plain_text(self.path)
 
-    @property
-    def result(self) -> Path:
-        return RESULTS / f"{self.name}.json"
-
-    def digest(self) -> str:
-        """Of what means something in the text: rewording a comment or unrolling a loop changes nothing."""
-        lines = [line for line in self.text.splitlines() if line and not line.startswith("#pragma")]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-    def mutants(self) -> list[Mutant]:
-        return mutants(self.text, _ROUNDING)
-
     def cases(self) -> dict[str, Case]:
-        """All cases of the modules, by "module: case" without "test_"."""
         return {
             f"{module.removeprefix('test_')}: {label}": case
             for module in self.modules
             for label, case in cast("dict[str, Case]", import_module(f"tests.kernels.{module}").CASES).items()
         }
+
+    def subject(self, check: str, seed: int, broken: str, uses: list[str] | None = None) -> Maker:
+        return breaking(partial(metal_kernel, check=check, seed=seed), self.text, broken, uses)
 
 
 def _files(kernel: Kernel) -> list[Path]:
@@ -90,14 +70,14 @@ def _modules(path: Path, folders: list[str]) -> tuple[str, ...]:
 
 
 @cache
-def targets() -> dict[str, Target]:
+def targets() -> dict[str, MetalTarget]:
     """Every text with at least one mutant, by name, in the order of the forward pass."""
     folders: dict[Path, list[str]] = {}
     for name in OPERATIONS:
         for kernel in operation(name).KERNELS:
             for path in _files(kernel):
                 folders.setdefault(path, []).append(kernel.body.parent.name)
-    found = [Target(path, _modules(path, users)) for path, users in folders.items()]
+    found = [MetalTarget(path, _modules(path, users)) for path, users in folders.items()]
     return {target.name: target for target in found if target.mutants()}
 
 

@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.mutation import judge
-from tests.kernels.mutation_check import used_cases
-from tests.kernels.mutation_results import QUICK, SAME_CODE, SURVIVED, Result, letter, read
-from tests.kernels.mutation_targets import RESULTS, Target, targets, texts_without_target
+from tests.kernels.mutation_targets import RESULTS, targets, texts_without_target
 from tests.ksim import clang_missing
-from tests.ksim.mutants import mutants, sample
+from tests.ksim.mutants import mutants
+from tests.support.mutation.result import LARGEST_SHARE, read
+from tests.support.mutation.run import assert_ends_as_before, assert_still_killed
 
-# Of the mutants of a text, in which a single one may be more, and of all.
-LARGEST_SHARE = 0.03
 # Texts of which more mutants are equivalent, and why they stay as they are.
 _SKIPPED_BLOCKS = "blocks without rows are skipped to save time, and both bounds of that test can move unseen"
 _ROUNDED_UP = "a loop's bound is rounded up, and guards inside it let nothing through a round further"
@@ -31,26 +28,15 @@ EXCEPTIONS: dict[str, str] = {
 }
 # Small texts with cheap cases, of different kinds.
 KILLED_EVERY_DAY = ("stack_rows", "route.hashed", "headers.q4_k_part")
-ALIVE = (SAME_CODE, SURVIVED)
 
 needs_clang = pytest.mark.skipif(clang_missing() is not None, reason=str(clang_missing()))
-
-
-def _killers(target: Target, kept: Result) -> list[str]:
-    """Cases that killed mutants, most first; those that were renamed since are left out."""
-    known = target.cases()
-    return [case for case, kills in kept.cases.items() if kills and case in known]
-
-
-def _too_many(result: Result) -> bool:
-    return len(result.survivors) > max(1.0, LARGEST_SHARE * result.counted())
 
 
 @pytest.mark.parametrize("name", targets())
 def test_survivors_are_few_and_proved(name: str) -> None:
     result = read(targets()[name])
     assert [survivor.mutant for survivor in result.survivors if not survivor.proof] == []
-    assert not _too_many(result) or name in EXCEPTIONS
+    assert not result.too_many() or name in EXCEPTIONS
 
 
 def test_survivors_are_few_in_all() -> None:
@@ -60,7 +46,7 @@ def test_survivors_are_few_in_all() -> None:
 
 
 def test_exceptions_are_needed() -> None:
-    assert [name for name in EXCEPTIONS if not _too_many(read(targets()[name]))] == []
+    assert [name for name in EXCEPTIONS if not read(targets()[name]).too_many()] == []
 
 
 def test_every_text_is_broken() -> None:
@@ -78,23 +64,11 @@ def test_every_module_of_cases_is_run() -> None:
 @needs_clang
 @pytest.mark.parametrize("name", KILLED_EVERY_DAY)
 def test_a_mutant_is_killed(name: str) -> None:
-    target = targets()[name]
-    kept = read(target)
-    noticed = [m for m, verdict in zip(target.mutants(), kept.verdicts, strict=True) if verdict == QUICK]
-    (outcome,) = judge(target, sample(noticed, 1, seed=1), _killers(target, kept), jobs=1)
-    assert letter(outcome) == QUICK
+    assert_still_killed(targets()[name])
 
 
 @needs_clang
 @pytest.mark.long
 @pytest.mark.parametrize("name", targets())
 def test_a_mutant_of_every_text_ends_as_before(name: str) -> None:
-    target = targets()[name]
-    kept = read(target)
-    before = dict(zip((mutant.text for mutant in target.mutants()), kept.verdicts, strict=True))
-    chosen = sample(target.mutants(), 1, seed=2)
-    expected = before[chosen[0].text]
-    # One that was killed need only meet the cases that killed any.
-    cases = used_cases(target) if expected in ALIVE else _killers(target, kept)
-    (outcome,) = judge(target, chosen, cases, jobs=1)
-    assert (letter(outcome) in ALIVE) == (expected in ALIVE), outcome.reason
+    assert_ends_as_before(targets()[name])

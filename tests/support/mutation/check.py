@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from tests.kernels.mutation_targets import Target, breaking, targets
-from tests.ksim import KernelError, build, metal_kernel
+from tests.ksim import KernelError, build
 from tests.ksim.mutation_code import machine_code
+from tests.support.mutation.target import Target
 
 QUICK, FULL = "quick", "full"
 # (check, seed), in the words of tests.ksim.
@@ -27,14 +26,12 @@ def used_cases(target: Target) -> list[str]:
     found = []
     for name, case in target.cases().items():
         uses: list[str] = []
-        quick, *others = (
-            partial(metal_kernel, check=c, seed=s) for level in _LEVELS.values() for c, s in level
-        )
-        case(breaking(quick, target.text, target.text, uses))
+        quick, *others = (setting for level in _LEVELS.values() for setting in level)
+        case(target.subject(*quick, target.text, uses))
         if uses:
             found.append(name)
-            for maker in others:
-                case(maker)
+            for check, seed in others:
+                case(target.subject(check, seed, target.text))
     return found
 
 
@@ -46,23 +43,22 @@ class Check:
         cases: names of the cases, those first that are known to notice most.
     """
 
-    target: str
+    target: Target
     cases: Sequence[str]
     _noticed: Counter[str] = field(default_factory=Counter)
     _unbroken: list[Request] = field(default_factory=list)
 
     def __call__(self, text: str) -> None:
-        target = targets()[self.target]
-        if text == target.text:
-            self._unbroken = self._passes(target, text, QUICK)
+        if text == self.target.text:
+            self._unbroken = self._passes(text, QUICK)
             self._show(self._unbroken)
             return
-        requests = self._passes(target, text, QUICK)
+        requests = self._passes(text, QUICK)
         # One at a time: the first that differs tells.
         pairs = zip(requests, self._unbroken, strict=True)
         same = all(machine_code([ours]) == machine_code([theirs]) for ours, theirs in pairs)
         if not same:
-            self._passes(target, text, FULL)
+            self._passes(text, FULL)
         self._show(requests if same else [])
 
     @staticmethod
@@ -70,16 +66,16 @@ class Check:
         """Tells the run which kernels to compare with those of the unbroken text; none: they differ."""
         build.requests[:] = requests
 
-    def _passes(self, target: Target, text: str, level: str) -> list[Request]:
+    def _passes(self, text: str, level: str) -> list[Request]:
         """The kernels that were compiled, in the order of the cases' names."""
-        cases = target.cases()
+        cases = self.target.cases()
         order = sorted(self.cases, key=lambda name: -self._noticed[name])
         requests: dict[str, list[Request]] = {}
         for name in order:
             build.requests.clear()
             for check, seed in _LEVELS[level]:
                 try:
-                    cases[name](breaking(partial(metal_kernel, check=check, seed=seed), target.text, text))
+                    cases[name](self.target.subject(check, seed, text))
                 except Exception as error:
                     self._noticed[name] += 1
                     message = str(error).strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What became of every mutant of a text, as it is kept in tests/kernels/mutants."""
+"""What became of every mutant of a text, as it is kept in a file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.kernels.mutation_targets import Target
 from tests.ksim.mutants import Mutant
 from tests.ksim.mutation_run import INVALID, KILLED, SAME, Key, Outcome
+from tests.support.mutation.target import Target
 
+# Of the mutants of a text, in which a single one may be more, and of all.
+LARGEST_SHARE = 0.03
 # How a mutant ends, one letter each in a result's `verdicts`.
 COMPILER, QUICK, FULL, ENDED, SAME_CODE, SURVIVED = "c", "q", "f", "e", "s", "!"
 WORDS = {
@@ -76,6 +78,15 @@ class Result:
     def share(self) -> float:
         """Survivors among those that count."""
         return self.verdicts.count(SURVIVED) / max(self.counted(), 1)
+
+    def too_many(self) -> bool:
+        """Whether more survive than a text may have without being an exception."""
+        return len(self.survivors) > max(1.0, LARGEST_SHARE * self.counted())
+
+    def killers(self, target: Target) -> list[str]:
+        """Cases that killed mutants, most first; those that were renamed since are left out."""
+        known = target.cases()
+        return [case for case, kills in self.cases.items() if kills and case in known]
 
     def table(self) -> dict[str, dict[str, int]]:
         """How many mutants of each rule ended how."""
@@ -158,7 +169,7 @@ def read(target: Target) -> Result:
     """
     kept = _kept(target)
     if kept["digest"] != target.digest():
-        raise ValueError(f"{target.name} has changed: run `python -m tests.kernels.mutation {target.name}`")
+        raise ValueError(f"{target.name} has changed: run `python -m {target.program} {target.name}`")
     made, known = target.mutants(), proofs(target)
     survivors = [
         Survivor(mutant, known.get(mutant.key, ""))

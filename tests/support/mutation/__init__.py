@@ -1,0 +1,1 @@
+"""Breaks kernels by rule and tells whether their tests notice, whatever language the kernels are in."""
