@@ -41,6 +41,7 @@ COMMANDS: dict[str, Command] = {
     "pull": Command("apps.pull.command:pull", "Download a model file."),
     "doctor": Command("apps.doctor:doctor", "Check this machine: backends, kernels, memory, model file."),
     "score": Command("apps.score.command:app", "Score how well a model predicts given continuations."),
+    "splice": Command("apps.splice.command:splice", "Mix the layers of two files of one model."),
     "kv": Command("apps.kv.command:app", "Look at saved states, check them and clean them up."),
 }
 

@@ -41,6 +41,7 @@ class GgufFile:
         self.alignment = DEFAULT_ALIGNMENT
         self.metadata: Mapping[str, MetadataValue] = MappingProxyType({})
         self.tensors: Mapping[str, TensorInfo] = MappingProxyType({})
+        self.metadata_end = 0  # the byte behind the last metadata entry, where the tensor directory begins
         self.notes: list[str] = []  # oddities that do not prevent use
         self._map = mapping
         self._bytes: npt.NDArray[np.uint8] | None = np.frombuffer(mapping, dtype=np.uint8)
@@ -92,6 +93,15 @@ class GgufFile:
             raise ValueError("the GGUF file is closed")
         return self._bytes[info.offset : info.offset + info.nbytes]
 
+    def release(self, name: str) -> None:
+        """Let go of the memory that reading a tensor's data took, after a copy was made of it; where it is
+        read again, it comes from the file again. KeyError when there is no such tensor."""
+        info = self.tensors[name]
+        first = -(-info.offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        whole = (info.offset + info.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+        if whole > 0 and self._bytes is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, first, whole)
+
     def close(self) -> None:
         """Let go of the map. Views handed out by `data` stay valid; the last one to die unmaps the file."""
         self._bytes = None
@@ -122,6 +132,7 @@ class GgufFile:
             if count > MOST_ENTRIES or count * least > self.size:
                 raise Malformed(f"the header announces {count} {noun}: the file is damaged")
         self._read_metadata(cursor, key_count, problems)
+        self.metadata_end = cursor.position
         tensors = read_directory(cursor, tensor_count, self.alignment, problems, self.notes)
         self.tensors = MappingProxyType(tensors)
 

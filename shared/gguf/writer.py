@@ -20,7 +20,8 @@ from shared.gguf.reader import ALIGNMENT_KEY, DEFAULT_ALIGNMENT, VERSION
 from shared.gguf.types import SCALAR_CODES, TensorType, ValueType
 
 DataSource: TypeAlias = (
-    "bytes | memoryview | npt.NDArray[np.generic] | Iterable[bytes] | Callable[[], Iterable[bytes]]"
+    "bytes | memoryview | npt.NDArray[np.generic] | Iterable[bytes | memoryview] "
+    "| Callable[[], Iterable[bytes | memoryview]]"
 )
 
 
@@ -57,9 +58,14 @@ def write_gguf(
     Raises ValueError for what the format cannot hold (a repeated name, a number out of range, data of the
     wrong length) and OSError from the file system; either way nothing is left behind.
     """
+    write_tensors(path, encode_header(metadata, tensors), tensors, _alignment(metadata))
+
+
+def write_tensors(
+    path: str | os.PathLike[str], header: bytes, tensors: Sequence[TensorData], alignment: int
+) -> None:
+    """Write `header`, which is padded to the alignment, and the tensors that it lists. As `write_gguf`."""
     target = Path(path)
-    header = encode_header(metadata, tensors)
-    alignment = _alignment(metadata)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -79,16 +85,18 @@ def write_gguf(
 def encode_header(metadata: Sequence[MetadataEntry], tensors: Sequence[TensorData]) -> bytes:
     """Everything in front of the tensor data, padded to the alignment. Tensor data follow in order, each
     padded likewise."""
-    for noun, names in (
-        ("metadata key", [key for key, _, _ in metadata]),
-        ("tensor", [tensor.name for tensor in tensors]),
-    ):
-        if len(set(names)) != len(names):
-            raise ValueError(f"a {noun} occurs twice")
-    alignment = _alignment(metadata)
+    _check_distinct("metadata key", [key for key, _, _ in metadata])
     parts = [b"GGUF", struct.pack("<IQQ", VERSION, len(tensors), len(metadata))]
     for key, value_type, value in metadata:
         parts += [_string(key), struct.pack("<I", value_type), _value(key, value_type, value)]
+    return append_directory(b"".join(parts), tensors, _alignment(metadata))
+
+
+def append_directory(head: bytes, tensors: Sequence[TensorData], alignment: int) -> bytes:
+    """A whole header: `head`, which is everything up to the end of the metadata, the directory of `tensors`,
+    and the padding."""
+    _check_distinct("tensor", [tensor.name for tensor in tensors])
+    parts = [head]
     offset = 0
     for tensor in tensors:
         if not 1 <= len(tensor.dims) <= 8:
@@ -101,6 +109,11 @@ def encode_header(metadata: Sequence[MetadataEntry], tensors: Sequence[TensorDat
         offset += tensor.nbytes + -tensor.nbytes % alignment
     header = b"".join(parts)
     return header + bytes(-len(header) % alignment)
+
+
+def _check_distinct(noun: str, names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        raise ValueError(f"a {noun} occurs twice")
 
 
 def _alignment(metadata: Sequence[MetadataEntry]) -> int:

@@ -1,0 +1,1 @@
+"""`ds4 splice`: a model file of mixed layers from two."""
