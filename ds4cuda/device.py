@@ -40,6 +40,18 @@ class Device:
         """Put one array of the device into another of its shape and dtype."""
         self._cupy.copyto(to, values)
 
+    def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        """Page-locked memory of the host with any contents."""
+        return np.frombuffer(self._cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+
+    def send(self, to: Any, pinned: npt.NDArray[Any]) -> Any:
+        """Begin to copy page-locked memory into an array of its shape and dtype. Until what is returned has
+        been waited for, by `synchronize`, that memory must stay as it is."""
+        self._cupy.ndarray.set(to, pinned, self.stream)
+        sent = self._cupy.cuda.Event(disable_timing=True)
+        sent.record()
+        return sent
+
     def download(self, array: Any) -> npt.NDArray[Any]:
         """A copy in host memory. Waits for all work so far."""
         return np.array(self._cupy.asnumpy(array))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ds4cuda.device import Device
+from ds4cuda.staging import Bytes, Staging
 from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType, block_bytes, block_elements
 from shared.model.shape import ModelShape
@@ -21,7 +22,7 @@ from shared.quant.dequantise import dequantise, integers
 from shared.quant.iq2 import iq2_grid
 
 LoadProgress = Callable[[int, int], None]
-# Host memory that a load takes beside the mapped file.
+# Host memory that a load takes beside the mapped file, whose pages it lets go of tensor by tensor.
 STAGING_BYTES = 64 << 20
 _Q8_BLOCK, _Q8_BYTES = 32, 34
 
@@ -115,6 +116,7 @@ class WeightReader:
         self._device = device
         self._gguf = gguf
         self._shape = shape
+        self._staging = Staging(device, STAGING_BYTES)
 
     def read(self, progress: LoadProgress | None = None) -> Weights:
         """All weights. `progress` is called with (layers read, layers)."""
@@ -131,6 +133,7 @@ class WeightReader:
             output=self._matrix("output.weight"),
             magnitudes=self._device.upload(iq2_grid().view("<u4")),
         )
+        self._staging.finish()
         self._device.synchronize()
         if progress is not None:
             progress(count, count)
@@ -198,10 +201,10 @@ class WeightReader:
         return Experts(gate, up, down, in_type=types[0], down_type=types[2])
 
     def _raw_rows(self, name: str) -> Any:
-        info, data = self._gguf.tensors[name], self._gguf.data(name)
+        info = self._gguf.tensors[name]
         row_bytes = info.dims[0] // block_elements(info.type) * block_bytes(info.type)
-        rows = self._device.empty((data.size // row_bytes, row_bytes), np.uint8)
-        self._fill(rows, data.reshape(-1, row_bytes))
+        rows = self._device.empty((info.nbytes // row_bytes, row_bytes), np.uint8)
+        self._stack((name,), (rows, _whole))
         return rows
 
     def _matrix(self, *names: str) -> Matrix:
@@ -210,36 +213,37 @@ class WeightReader:
         inputs, outputs = infos[0].dims[0], sum(info.dims[1] for info in infos)
         if infos[0].type is TensorType.F16:
             halves = self._device.empty((outputs, inputs), np.uint16)
-            self._stack(halves, names, lambda data: data.view("<u2"))
+            self._stack(names, (halves, _whole))
             return Matrix("f16", halves, halves, inputs, outputs)
         codes = self._device.empty((outputs, inputs), np.int8)
         scales = self._device.empty((outputs, inputs // _Q8_BLOCK), np.uint16)
-        self._stack(codes, names, lambda data: _q8_blocks(data)[..., 2:].view(np.int8))
-        self._stack(scales, names, lambda data: np.ascontiguousarray(_q8_blocks(data)[..., :2]).view("<u2"))
+        self._stack(
+            names,
+            (codes, lambda rows: _q8_blocks(rows)[..., 2:]),
+            (scales, lambda rows: _q8_blocks(rows)[..., :2]),
+        )
         return Matrix("q8_0", codes, scales, inputs, outputs)
 
-    def _stack(self, to: Any, names: tuple[str, ...], part: Callable[[npt.NDArray], npt.NDArray]) -> None:
+    def _stack(self, names: tuple[str, ...], *parts: tuple[Any, Callable[[Bytes], Bytes]]) -> None:
+        """Below one another, the rows of all named tensors; of each row every one of `parts`: where it goes,
+        and how it is taken out of the file's rows."""
         first = 0
         for name in names:
-            count = self._gguf.tensors[name].dims[1]
-            raw = self._gguf.data(name).reshape(count, -1)
-            self._fill(to[first : first + count], raw, part)
+            data = self._gguf.data(name)
+            count = data.size * len(parts[0][0]) // self._bytes_of(names)
+            for to, part in parts:
+                self._staging.fill(to[first : first + count], data.reshape(count, -1), part)
+            self._gguf.release(name)
             first += count
 
-    def _fill(
-        self, to: Any, rows: npt.NDArray, part: Callable[[npt.NDArray], npt.NDArray] = lambda rows: rows
-    ) -> None:
-        """Put a part of each of the file's rows into `to`, a bounded piece at a time."""
-        each = max(1, STAGING_BYTES // rows.shape[1])
-        for first in range(0, len(rows), each):
-            piece = part(rows[first : first + each])
-            self._device.write(to[first : first + each], piece.reshape(len(piece), -1))
+    def _bytes_of(self, names: tuple[str, ...]) -> int:
+        return sum(self._gguf.tensors[name].nbytes for name in names)
 
     def _halves(self, name: str) -> Any:
         """A binary16 tensor's bits, uint16 [rows, columns]."""
         columns, rows = self._gguf.tensors[name].dims
         halves = self._device.empty((rows, columns), np.uint16)
-        self._stack(halves, (name,), lambda data: data.view("<u2"))
+        self._stack((name,), (halves, _whole))
         return halves
 
     def _table(self, name: str) -> Any:
@@ -254,7 +258,11 @@ class WeightReader:
         return dequantise(info.type, self._gguf.data(name), info.dims[::-1])
 
 
-def _q8_blocks(rows: npt.NDArray) -> npt.NDArray:
+def _whole(rows: Bytes) -> Bytes:
+    return rows
+
+
+def _q8_blocks(rows: Bytes) -> Bytes:
     return rows.reshape(len(rows), -1, _Q8_BYTES)
 
 

@@ -23,17 +23,25 @@ class CaptureError(RuntimeError):
 
 
 class CupyStandin:
-    """Pass it wherever the backend expects CuPy. `check` and `seed` are the simulator's.
+    """Pass it wherever the backend expects CuPy. `check` and `seed` are the simulator's. Of the kernels only
+    those named in `runs` compute anything, if given. A device with `refuses` cannot end a capture.
 
-    `launches` are the names of the kernels launched so far, `waits` how often the host waited for the device.
+    `launches` are the names of the kernels launched so far, also by graphs; `asked` what the host asked the
+    device for, by those names, "graph", "copy", "upload" and "download"; `waits` how often it waited.
     """
 
-    def __init__(self, *, check: str = "fast", seed: int = 0) -> None:
+    def __init__(
+        self, *, check: str = "fast", seed: int = 0, runs: Sequence[str] | None = None, refuses: bool = False
+    ) -> None:
         self._settings: dict[str, Any] = {"check": check, "seed": seed}
+        self.runs = runs
+        self.refuses = refuses
         self.recording: Graph | None = None
         self.launches: list[str] = []
+        self.asked: list[str] = []
         self.waits = 0
         self.cuda = _Cuda(self)
+        self.ndarray = _Ndarray(self)
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
         self.forbid("an allocation")
@@ -137,6 +145,18 @@ class Graph:
         self._cupy.forbid("launching a graph")
         for step in self.steps:
             step()
+
+
+class _Ndarray:
+    """Methods of CuPy's arrays, where NumPy's are not enough."""
+
+    def __init__(self, cupy: CupyStandin) -> None:
+        self._cupy = cupy
+
+    def set(self, to: Array, host: Array, stream: Any) -> None:
+        self._cupy.forbid("a copy from the host")
+        assert to.shape == host.shape
+        np.copyto(to, host, casting="no")
 
 
 class _Cuda:

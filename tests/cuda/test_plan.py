@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
-import numpy as np
 import pytest
 
 from ds4cuda.device import Device
@@ -13,8 +11,7 @@ from ds4cuda.plan import plan, weight_bytes
 from ds4cuda.scratch import Scratch, buffer_sizes, scratch_bytes
 from ds4cuda.state import State
 from ds4cuda.step import Step
-from ds4cuda.weights import STAGING_BYTES, WeightReader
-from shared.gguf.reader import GgufFile
+from ds4cuda.weights import WeightReader
 from shared.model.known_shapes import FLASH
 from shared.model.open import open_model
 from tests.cuda.cupy_standin import CupyStandin
@@ -60,26 +57,6 @@ def test_scratch_memory_is_shared_out_without_overlap() -> None:
     with pytest.raises(ValueError, match="holds 3 numbers of tokens, not 4"):
         scratch("tokens", 4)
     assert scratch_bytes(FLASH, 4096) < 4 << 30
-
-
-def test_files_are_uploaded_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Host memory beside the mapped file: one piece."""
-    largest = 0
-
-    class Watching(CupyStandin):
-        def asarray(self, host: Any) -> Any:
-            nonlocal largest
-            largest = max(largest, host.nbytes)
-            return super().asarray(host)
-
-    monkeypatch.setattr("ds4cuda.weights.STAGING_BYTES", 20_000)
-    with GgufFile.open(model_path("tiny-q2")) as gguf, open_model(model_path("tiny-q2")) as file:
-        reader = WeightReader(Device(Watching()), gguf, file.shape)
-        rows = reader._raw_rows("blk.3.ffn_gate_exps.weight")
-        matrix = reader._matrix("blk.3.attn_q_a.weight", "blk.3.attn_kv.weight")
-        assert largest <= 20_000 < STAGING_BYTES
-        assert np.array_equal(rows.reshape(-1), gguf.data("blk.3.ffn_gate_exps.weight"))
-        assert matrix.weights.shape == (matrix.outputs, matrix.inputs) == (64 + 256, 256)
 
 
 def test_scores_are_made_in_bounded_blocks() -> None:
