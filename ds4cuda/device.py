@@ -5,7 +5,8 @@ Whoever makes the device hands over CuPy, or in tests what stands in for it. Mus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,17 @@ import numpy.typing as npt
 
 
 class Device:
-    """Work is done in order on one stream, which the thread that makes the device uses from then on."""
+    """Work is done in order on one stream, which the thread that makes the device uses from then on.
+
+    `captures`: whether it is worth trying to capture anything.
+    """
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
         self._functions: dict[tuple[str, str], Any] = {}
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
+        self.captures = True
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Any:
         """Memory with any contents."""
@@ -72,6 +77,20 @@ class Device:
             found = self._functions[text, name] = module.get_function(name)
         return found
 
+    def capture(self, work: Callable[[], None]) -> Any:
+        """The launches of `work` as a graph, to be launched as one; now none of them runs.
+
+        Raises RuntimeError where the GPU or its driver cannot.
+        """
+        self.stream.begin_capture()
+        try:
+            work()
+        except BaseException:
+            with suppress(RuntimeError):  # the stream must leave the capture, which failed already
+                self.stream.end_capture()
+            raise
+        return self.stream.end_capture()
+
     def free(self) -> None:
         """Give memory that no array holds any more back to the system."""
         self._cupy.get_default_memory_pool().free_all_blocks()
@@ -85,9 +104,11 @@ class Fetch:
         memory = cupy.cuda.alloc_pinned_memory(array.nbytes)
         self._host = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
         cupy.asnumpy(array, out=self._host, blocking=False)
-        self._done = cupy.cuda.Event(disable_timing=True)
+        self._done: Any = cupy.cuda.Event(disable_timing=True)
         self._done.record()
 
     def value(self) -> npt.NDArray[Any]:
-        self._done.synchronize()
+        if self._done is not None:
+            self._done.synchronize()
+            self._done = None
         return self._host

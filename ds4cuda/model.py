@@ -90,14 +90,16 @@ class Model:
     def step(self, start: int, count: int) -> Step:
         return Step.at(self.shape, start, count, self._dense_index_rows)
 
-    def begin(self, start: int, count: int, token: int = -1) -> None:
+    def begin(self, start: int, count: int, token: int = -1, chosen: Any = None) -> None:
         """Tell the device where a step stands, before `forward`. Its tokens are in scratch memory; a single
-        one may be given here."""
+        one may be given here, or with `chosen` int32 [1] the place that it will stand at."""
+        tokens = self.scratch("tokens", self.scratch.tokens)
         self.operations.begin_step(
             self._frequencies,
             self.scratch("rotations", 2, self.scratch.tokens, self.shape.rotary_dim // 2, 2),
             self._position,
-            self.scratch("tokens", self.scratch.tokens),
+            tokens,
+            tokens if chosen is None else chosen,
             start=start,
             token=token,
             count=count,

@@ -21,6 +21,7 @@ from ds4cuda.kernels import (
     hyper_mix,
     index_queries,
     index_scores,
+    keep_logits,
     pick,
     project,
     project_swiglu,
@@ -59,6 +60,7 @@ class Operations:
     route: dict[bool, Call]
     run_experts: Callable[[TensorType, TensorType], Call]
     group_experts: Callable[[TensorType, TensorType], Call]
+    keep_logits: Call
     pick: dict[bool, Call]
 
 
@@ -158,5 +160,6 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
         route={hashed: route.build(modules, hashed=hashed, **routing) for hashed in (False, True)},
         run_experts=experts,
         group_experts=grouped,
+        keep_logits=keep_logits.build(modules),
         pick={masked: pick.build(modules, masked=masked) for masked in (False, True)},
     )

@@ -18,7 +18,7 @@ from shared.sampling import Sampling, choose
 from shared.session import Picked
 
 
-class GreedyPick:
+class DevicePick:
     """The best of `logits`; lazy on the device as `token`, int32 [1]."""
 
     def __init__(
@@ -77,4 +77,4 @@ def pick(
     """Choose from logits float32 [vocabulary]. Spec: model §6.1."""
     if sampling.temperature > 0:
         return DrawnPick(device, logits, sampling, uniform, allowed)
-    return GreedyPick(device, operations, logits, allowed)
+    return DevicePick(device, operations, logits, allowed)

@@ -14,8 +14,9 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
+from ds4cuda.graph import DecodeSteps
 from ds4cuda.model import Model
-from ds4cuda.picking import GreedyPick, pick
+from ds4cuda.picking import DevicePick, pick
 from ds4cuda.state import State
 from ds4cuda.transfer import WindowCopy, copy_windows, from_host, put_windows, to_host
 from shared.errors import Cancelled, ContextFullError, Ds4Error, EngineFault, SessionInvalid
@@ -43,11 +44,10 @@ class WindowMark:
 
 @dataclass(slots=True)
 class _Timeline:
-    """Evaluated tokens, which of the two places holds the logits after the last, and whether the other one
-    holds those that an undo returns to."""
+    """Evaluated tokens. Logits after n tokens are in place n mod 2; `can_undo`: those before the last token,
+    to which an undo returns, are still in the other."""
 
     tokens: list[int | Picked] = field(default_factory=list)
-    place: int = 0
     can_undo: bool = False
 
 
@@ -64,6 +64,7 @@ class CudaSession:
         self._chunk = prefill_cap(context, prefill_chunk)
         self._state: State | None = model.open_state(context)
         self._logits = self._device.empty((2, model.shape.vocabulary_size), np.float32)
+        self._decode_steps: DecodeSteps | None = DecodeSteps(model, self._state, self._logits)
         self._timeline = _Timeline()
         self._marks: WeakSet[WindowMark] = WeakSet()
 
@@ -102,23 +103,23 @@ class CudaSession:
         return Synced(reused, total)
 
     def submit(self, token: int | Picked) -> None:
-        state, model = self._open_state(), self._model
+        steps = self._open_steps()
         if not self.position:
             raise SessionInvalid("the session holds no evaluated prompt: sync one first")
         if self.position >= self._context:
             raise ContextFullError(self.position + 1, self._context)
-        number = self._known(token)
+        chosen = token.token if isinstance(token, DevicePick) else None
+        number = -1 if isinstance(token, DevicePick) else self._known(token)
+        self._timeline.can_undo = False  # from here on its logits are overwritten
         try:
-            model.begin(self.position, 1, -1 if number is None else number)
-            if isinstance(token, GreedyPick) and number is None:
-                self._device.copy(model.scratch("tokens", 1), token.token)
-            logits = model.forward(state, model.step(self.position, 1))
+            self._model.begin(self.position, 1, number, chosen)
+            steps.run(self.position)
             self._resolve_last()
             if self._power.active:
                 self._device.synchronize()
         except (RuntimeError, MemoryError) as reason:
             raise self._fault(reason) from reason
-        self._take(logits, [token if number is None else number], can_undo=True)
+        self._take([token if number < 0 else number], can_undo=True)
 
     def pick(
         self, sampling: Sampling, uniform: float = 0.0, allowed: npt.NDArray[np.bool_] | None = None
@@ -130,7 +131,7 @@ class CudaSession:
         if not timeline.can_undo:
             raise SessionInvalid("there is no submitted token to take back")
         timeline.tokens.pop()
-        timeline.place, timeline.can_undo = 1 - timeline.place, False
+        timeline.can_undo = False
         state.position = self.position
         self._drop_marks_behind(state.position)
 
@@ -180,7 +181,7 @@ class CudaSession:
         self._drop_marks_behind(-1)
 
     def close(self) -> None:
-        self._state = self._logits = None
+        self._state = self._decode_steps = self._logits = None
         self._timeline = _Timeline()
         self._drop_marks_behind(-1)
         self._device.free()
@@ -208,20 +209,18 @@ class CudaSession:
             raise
         except (RuntimeError, MemoryError) as reason:
             raise self._fault(reason) from reason
-        self._take(logits, list(tokens), can_undo=False)
+        self._take(list(tokens), can_undo=False)
+        self._device.copy(self._live_logits(), logits)
 
-    def _take(self, logits: Any, tokens: list[int | Picked], *, can_undo: bool) -> None:
+    def _take(self, tokens: list[int | Picked], *, can_undo: bool) -> None:
         """Move on to after a step of `tokens`."""
-        timeline = self._timeline
-        timeline.place = 1 - timeline.place
-        self._device.copy(self._logits[timeline.place], logits)
-        timeline.tokens += tokens
-        timeline.can_undo = can_undo
+        self._timeline.tokens += tokens
+        self._timeline.can_undo = can_undo
         self._open_state().position = self.position
 
     def _restart(self, tokens: list[int | Picked], logits: npt.NDArray[np.float32]) -> None:
         self._timeline = _Timeline(tokens)
-        self._device.write(self._logits[0], logits)
+        self._device.write(self._live_logits(), logits)
 
     def _step_end(self, start: int, end: int, quantum: int | None) -> int:
         """Where the step from `start` ends: at multiples of its size, so that a resumed prompt is cut like
@@ -244,10 +243,7 @@ class CudaSession:
     def _extends(self, wanted: list[int]) -> bool:
         return 0 < self.position <= len(wanted) and wanted[: self.position] == self.tokens
 
-    def _known(self, token: int | Picked) -> int | None:
-        """The token's number; None for a greedy choice, which stays on the device, unread."""
-        if isinstance(token, GreedyPick):
-            return None
+    def _known(self, token: int | Picked) -> int:
         number = token if isinstance(token, int) else token.value()
         if not 0 <= number < self._model.shape.vocabulary_size:
             vocabulary = self._model.shape.vocabulary_size
@@ -263,12 +259,17 @@ class CudaSession:
     def _live_logits(self) -> Any:
         if not self.position or self._state is None:
             raise SessionInvalid("the session holds no evaluated prompt: sync one first")
-        return self._logits[self._timeline.place]
+        return self._logits[self.position % 2]
 
     def _open_state(self) -> State:
         if self._state is None:
             raise SessionInvalid("the session is closed")
         return self._state
+
+    def _open_steps(self) -> DecodeSteps:
+        if self._decode_steps is None:
+            raise SessionInvalid("the session is closed")
+        return self._decode_steps
 
     def _drop_marks_behind(self, position: int) -> None:
         for mark in [mark for mark in self._marks if mark.position > position]:

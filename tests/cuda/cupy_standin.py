@@ -1,8 +1,9 @@
 """What the backend uses of CuPy, over NumPy arrays: kernels run in the simulator.
 
 Enforces the rules of CUDA graphs: while a stream is captured nothing may be allocated, copied to or from
-the host, waited for, or loaded for the first time; kernel launches are recorded and run when the graph is
-launched. Made by `CupyStandin(...)`, one for each test; not a module, so that no state is shared.
+the host, waited for, or loaded for the first time, which a kernel may be as late as at its first launch;
+launches are recorded and run when the graph is launched. Made by `CupyStandin(...)`, one for each test; not a
+module, so that no state is shared.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ class CupyStandin:
 
     def asarray(self, host: Array) -> Array:
         self.forbid("a copy from the host")
+        self.asked.append("upload")
         return np.array(host)
 
     def asnumpy(self, array: Array, out: Array | None = None, *, blocking: bool = True) -> Array:
         self.forbid("a copy to the host")
+        self.asked.append("download")
         if blocking:
             self.waits += 1
         if out is None:
@@ -69,6 +72,7 @@ class CupyStandin:
 
     def copyto(self, to: Array, values: Array) -> None:
         self.forbid("a copy")
+        self.asked.append("copy")
         assert to.shape == values.shape
         np.copyto(to, values, casting="no")
 
@@ -104,6 +108,7 @@ class _Function:
         self._cupy = cupy
         self._name = name
         self._kernel = kernel
+        self._loaded = False
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
@@ -126,11 +131,16 @@ class _Function:
 
         def launch() -> None:
             self._cupy.launches.append(self._name)
-            self._kernel(grid, block, arguments, shared_mem=shared_mem)
+            if self._cupy.runs is None or self._name in self._cupy.runs:
+                self._kernel(grid, block, arguments, shared_mem=shared_mem)
 
+        if not self._loaded:
+            self._cupy.forbid("the first launch of a kernel")
+            self._loaded = True
         if self._cupy.recording is not None:
             self._cupy.recording.steps.append(launch)
         else:
+            self._cupy.asked.append(self._name)
             launch()
 
 
@@ -143,6 +153,7 @@ class Graph:
 
     def launch(self, stream: Any = None) -> None:
         self._cupy.forbid("launching a graph")
+        self._cupy.asked.append("graph")
         for step in self.steps:
             step()
 
@@ -205,6 +216,8 @@ class _Stream:
     def end_capture(self) -> Graph:
         recorded, self._cupy.recording = self._cupy.recording, None
         assert recorded is not None, "no capture was begun"
+        if self._cupy.refuses:
+            raise RuntimeError("operation not supported")
         return recorded
 
 

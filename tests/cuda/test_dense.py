@@ -67,12 +67,14 @@ def test_a_step_begins(device: Device, start: int) -> None:
     rotations, position = np.zeros((2, 5, 32, 2), np.float32), np.zeros(1, np.int32)
     tokens = np.array([1, 2, 3, 4, 5], np.int32)
     call = begin_step.build(device, pairs=32)
-    call(frequencies, rotations, position, tokens, start=start, token=-1, count=3)
+    chosen = np.array([7], np.int32)
+    call(frequencies, rotations, position, tokens, tokens, start=start, token=-1, count=3)
     for kind in (0, 1):
         expected = np.stack(rope_tables(FLASH, kind, np.arange(start, start + 3)), axis=-1)
         np.testing.assert_allclose(rotations[kind, :3], expected, rtol=0, atol=6e-8)
     assert not rotations[:, 3:].any()
     assert position[0] == start
     assert tokens.tolist() == [1, 2, 3, 4, 5]
-    call(frequencies, rotations, position, tokens, start=start, token=9, count=1)
-    assert tokens.tolist() == [9, 2, 3, 4, 5]
+    for token, first in ((9, 9), (0, 0), (-1, 7)):
+        call(frequencies, rotations, position, tokens, chosen, start=start, token=token, count=1)
+        assert tokens.tolist() == [first, 2, 3, 4, 5]

@@ -3,12 +3,10 @@
 #include "rotary.cuh"
 
 extern "C" __global__ void begin_step(const double* frequencies, float2* rotations, int* position, int* tokens,
-                                      int start, int token, int stride) {
+                                      const int* chosen, int start, int token, int stride) {
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         *position = start;
-        if (token >= 0) {
-            tokens[0] = token;
-        }
+        tokens[0] = token >= 0 ? token : *chosen;
     }
     for (int at = threadIdx.x; at < 2 * PAIRS; at += blockDim.x) {
         const int kind = at / PAIRS;
