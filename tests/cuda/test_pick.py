@@ -32,6 +32,14 @@ def test_the_best_and_the_lowest_of_equals(device: Device) -> None:
     assert picked(device, logits) == 3
 
 
+@pytest.mark.parametrize("best", [SIZE - 1, 2047, 2048])
+def test_the_best_wherever_it_stands(device: Device, best: int) -> None:
+    """At the end, of the last thread, of the first one after worse ones of others; the largest float counts."""
+    logits = numbers(np.random.default_rng(2), SIZE)
+    logits[best] = np.finfo(np.float32).max
+    assert picked(device, logits) == best
+
+
 def test_masks(device: Device) -> None:
     logits = numbers(np.random.default_rng(1), SIZE)
     allowed = np.zeros(SIZE, bool)
