@@ -34,7 +34,7 @@ def test_the_best_and_the_lowest_of_equals(device: Device) -> None:
 
 @pytest.mark.parametrize("best", [SIZE - 1, 2047, 2048])
 def test_the_best_wherever_it_stands(device: Device, best: int) -> None:
-    """At the end, of the last thread, of the first one after worse ones of others; the largest float counts."""
+    """The end, the last thread, the first one after worse ones of others; with the largest float."""
     logits = numbers(np.random.default_rng(2), SIZE)
     logits[best] = np.finfo(np.float32).max
     assert picked(device, logits) == best
