@@ -7,13 +7,13 @@ twice. Must not know: clocks, devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
-from ds4mlx.arrays import arrays
+from ds4mlx.arrays import arrays, rebuilt
 from ds4mlx.costs.layer_workloads import ExpertTypes, LayerWorkloads
 from ds4mlx.costs.step_workloads import (
     LayerKind,
@@ -172,19 +172,13 @@ def spread(call: Call, shape: ModelShape, count: int) -> list[Call]:
         return [replace(call, arguments=(x, store, turn, *rest)) for turn in turns]
     size = sum(array.nbytes for array in arrays(call.arguments))
     copies = min(count, -(-COPIED_BYTES // max(1, size)))
-    calls = [call, *(replace(call, arguments=_copied(call.arguments)) for _ in range(copies - 1))]
+    calls = [call, *(replace(call, arguments=rebuilt(call.arguments, _copied)) for _ in range(copies - 1))]
     mx.eval([list(arrays(made.arguments)) for made in calls])
     return calls
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, mx.array):
-        return value + mx.zeros((), value.dtype)
-    if isinstance(value, tuple | list):
-        return type(value)(_copied(item) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _copied(getattr(value, field.name)) for field in fields(value)})
-    return value
+def _copied(part: Any) -> Any:
+    return part + mx.zeros((), part.dtype) if isinstance(part, mx.array) else None
 
 
 def _matched(expected: Iterable[Workload], calls: Iterable[Call]) -> Iterator[tuple[Workload, Call]]:

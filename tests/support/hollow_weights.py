@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from ds4mlx.arrays import rebuilt  # noqa: E402
 from ds4mlx.random_weights import RandomWeights  # noqa: E402
 from ds4mlx.weights import Weights  # noqa: E402
 from shared.gguf.types import TensorType  # noqa: E402
@@ -25,16 +25,8 @@ def hollow_weights(shape: ModelShape, gate_up: TensorType, down: TensorType) -> 
 
 def refilled(weights: Weights, arrays: Iterator[Any]) -> Weights:
     """`weights` with `arrays`, which stand in the order of `weights.arrays()`, instead of their own."""
-    return cast("Weights", _refilled(weights, arrays))
 
+    def refill(part: Any) -> Any:
+        return next(arrays) if isinstance(part, mx.array) else None
 
-def _refilled(part: Any, arrays: Iterator[Any]) -> Any:
-    if isinstance(part, mx.array):
-        return next(arrays)
-    if isinstance(part, tuple):
-        return tuple(_refilled(item, arrays) for item in part)
-    if is_dataclass(part) and not isinstance(part, type):
-        return replace(
-            part, **{item.name: _refilled(getattr(part, item.name), arrays) for item in fields(part)}
-        )
-    return part
+    return cast("Weights", rebuilt(weights, refill))
