@@ -1,0 +1,53 @@
+"""What tests/cuda/mutants says about every kernel is about its present text, and runs still find it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cuda.mutation_targets import PENDING, RESULTS, targets
+from tests.ksim import clang_missing
+from tests.support.mutation.result import LARGEST_SHARE, read
+from tests.support.mutation.run import assert_ends_as_before, assert_still_killed
+
+# Texts of which more mutants are equivalent, and why they stay as they are.
+EXCEPTIONS: dict[str, str] = {}
+JUDGED = [name for name in targets() if name not in PENDING]
+# A small text with cheap cases, every day; a few of all with the long tests.
+KILLED_EVERY_DAY = "pick"
+SAMPLED = JUDGED[::5]
+
+needs_clang = pytest.mark.skipif(clang_missing() is not None, reason=str(clang_missing()))
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_survivors_are_few_and_proved(name: str) -> None:
+    result = read(targets()[name])
+    assert [survivor.mutant for survivor in result.survivors if not survivor.proof] == []
+    assert not result.too_many() or name in EXCEPTIONS
+
+
+def test_survivors_are_few_in_all() -> None:
+    results = [read(targets()[name]) for name in JUDGED]
+    survivors = sum(len(result.survivors) for result in results)
+    assert survivors <= LARGEST_SHARE * sum(result.counted() for result in results)
+
+
+def test_exceptions_are_needed() -> None:
+    assert [name for name in EXCEPTIONS if not read(targets()[name]).too_many()] == []
+
+
+def test_every_text_is_broken_or_known_to_be_pending() -> None:
+    assert set(PENDING) <= set(targets())
+    assert {path.stem for path in RESULTS.glob("*.json")} == set(JUDGED)
+
+
+@needs_clang
+def test_a_mutant_is_killed() -> None:
+    assert_still_killed(targets()[KILLED_EVERY_DAY])
+
+
+@needs_clang
+@pytest.mark.long
+@pytest.mark.parametrize("name", SAMPLED)
+def test_a_mutant_ends_as_before(name: str) -> None:
+    assert_ends_as_before(targets()[name])
