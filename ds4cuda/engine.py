@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds4cuda.availability import open_cupy, why_unavailable
 from ds4cuda.plan import session_plan
-from shared.errors import BackendUnavailable, UsageError
+from shared.errors import BackendUnavailable
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, prefill_cap
 from shared.model.open import ModelFile, open_model
 from shared.model.shape import ModelShape
@@ -99,12 +99,11 @@ def load(
     """Open a model file for this backend. The calling thread owns the engine from now on.
 
     `context` is the longest that sessions will have: no prefill step is longer, and memory for one is
-    taken now. `cupy` stands in for the installed one. For diagnosis: `activation` "float" leaves out the
-    model's own rounding, and up to `dense_index_rows` compressed rows a decode step attends to all of
-    them. Raises UsageError, ModelFileError, BackendUnavailable.
+    taken now. `activation` "actq" rounds the inputs of quantised matrices to 8 bits, "kv" keeps them as they
+    are. `cupy` stands in for the installed one. For diagnosis: `activation` "float" leaves out the model's
+    own rounding, and up to `dense_index_rows` compressed rows a decode step attends to all of them. Raises
+    ModelFileError, BackendUnavailable.
     """
-    if activation == "actq":
-        raise UsageError("CUDA has no 8-bit activations yet: use --activation kv or float")
     if cupy is None:
         if reason := why_unavailable():
             raise BackendUnavailable(reason)

@@ -1,4 +1,5 @@
-"""The operations of one model's forward pass: its kernels, compiled for the model's dimensions.
+"""The operations of one model's forward pass: its kernels, compiled for the model's dimensions. Those that
+multiply with quantised matrices are in `product_operations`.
 
 Must not know: devices, weights, sessions.
 """
@@ -7,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from ds4cuda.kernels import (
@@ -16,21 +16,16 @@ from ds4cuda.kernels import (
     begin_step,
     compress,
     embed,
-    group_experts,
     hyper_collapse,
     hyper_mix,
     index_queries,
     index_scores,
     keep_logits,
     pick,
-    project,
-    project_swiglu,
     route,
-    run_experts,
     top_k,
 )
 from ds4cuda.kernels.kernel import Modules
-from shared.gguf.types import TensorType
 from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
 
@@ -40,7 +35,7 @@ Call = Callable[..., None]
 @dataclass(frozen=True, slots=True)
 class Operations:
     """Each as its package's `build` says. `attention_rows`, `compress` and `attend` are one for each
-    compression ratio, `project` one for each storage of a matrix, `pick` one with a mask and one without."""
+    compression ratio, `pick` one with a mask and one without."""
 
     begin_step: Call
     embed: Call
@@ -49,8 +44,6 @@ class Operations:
     head_join: Call
     hyper_collapse: Call
     head_collapse: Call
-    project: dict[str, Call]
-    project_swiglu: Call
     attention_rows: dict[int, Call]
     compress: dict[int, Call]
     index_queries: Call
@@ -58,8 +51,6 @@ class Operations:
     top_k: Call
     attend: dict[int, Call]
     route: dict[bool, Call]
-    run_experts: Callable[[TensorType, TensorType], Call]
-    group_experts: Callable[[TensorType, TensorType], Call]
     keep_logits: Call
     pick: dict[bool, Call]
 
@@ -95,23 +86,6 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
         "used": shape.experts_used,
         "scale": shape.expert_weight_scale,
     }
-
-    sizes: dict[str, Any] = {
-        "width": width,
-        "expert_width": shape.expert_width,
-        "used": shape.experts_used,
-        "clamp": shape.swiglu_clamp,
-    }
-
-    @cache
-    def experts(in_type: TensorType, down_type: TensorType) -> Call:
-        return run_experts.build(modules, in_type=in_type, down_type=down_type, **sizes)
-
-    @cache
-    def grouped(in_type: TensorType, down_type: TensorType) -> Call:
-        types = {"in_type": in_type, "down_type": down_type}
-        return group_experts.build(modules, experts=shape.expert_count, **types, **sizes)
-
     return Operations(
         begin_step=begin_step.build(modules, pairs=shape.rotary_dim // 2),
         embed=embed.build(modules, **streams),
@@ -120,8 +94,6 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
         head_join=hyper_mix.build(modules, mixes=shape.streams, joins=True, **streams),
         hyper_collapse=hyper_collapse.build(modules, head=False, **mixes),
         head_collapse=hyper_collapse.build(modules, head=True, **mixes),
-        project={storage: project.build(modules, storage=storage) for storage in project.WEIGHT_TYPES},
-        project_swiglu=project_swiglu.build(modules, storage="q8_0", clamp=shape.swiglu_clamp),
         attention_rows={
             ratio: attention_rows.build(
                 modules,
@@ -158,8 +130,6 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
             for ratio in ratios
         },
         route={hashed: route.build(modules, hashed=hashed, **routing) for hashed in (False, True)},
-        run_experts=experts,
-        group_experts=grouped,
         keep_logits=keep_logits.build(modules),
         pick={masked: pick.build(modules, masked=masked) for masked in (False, True)},
     )

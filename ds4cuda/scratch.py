@@ -15,6 +15,7 @@ from ds4cuda.device import Device
 from ds4cuda.kernels.attend import MOST_SPLITS
 from ds4cuda.kernels.group_experts import most_groups
 from ds4cuda.kernels.hyper_mix import slices
+from ds4cuda.kernels.quantise import DENSE_BLOCK, EXPERT_BLOCK, SUM_OF
 from ds4cuda.operations import compressor_columns
 from shared.model.frontier import frontier_widths
 from shared.model.shape import ModelShape
@@ -55,17 +56,23 @@ def buffer_sizes(shape: ModelShape, tokens: int) -> dict[str, tuple[npt.DTypeLik
         "expert_outputs": pairs * width,
         "logits": shape.vocabulary_size,
     }
+    dense = max(width, heads, shape.query_rank, shape.output_groups * shape.output_rank, shape.expert_width)
+    expert = max(tokens * width, pairs * shape.expert_width)
+    floats |= {"dense_scales": tokens * dense // DENSE_BLOCK, "expert_scales": expert // EXPERT_BLOCK}
     integers = {"position": 1, "tokens": tokens, "chosen_rows": tokens * shape.index_top_k, "experts": pairs}
     integers |= {"pair_order": pairs, "pair_groups": 3 * most_groups(pairs, shape.expert_count)}
     return {
         **{name: (np.float32, count) for name, count in floats.items()},
         **{name: (np.int32, count) for name, count in integers.items()},
+        "dense_codes": (np.int8, tokens * dense),
+        "expert_codes": (np.int8, expert),
+        "expert_sums": (np.int16, expert // SUM_OF),
     }
 
 
 def scratch_bytes(shape: ModelShape, tokens: int) -> int:
     """Device memory of a `Scratch`."""
-    return sum(_padded(4 * count) for _, count in buffer_sizes(shape, tokens).values())
+    return sum(_padded(_bytes(*buffer)) for buffer in buffer_sizes(shape, tokens).values())
 
 
 class Scratch:
@@ -78,8 +85,8 @@ class Scratch:
         self._views: dict[tuple[str, tuple[int, ...]], Any] = {}
         start = 0
         for name, (dtype, count) in buffer_sizes(shape, tokens).items():
-            self._buffers[name] = self._memory[start : start + 4 * count].view(dtype)
-            start += _padded(4 * count)
+            self._buffers[name] = self._memory[start : start + _bytes(dtype, count)].view(dtype)
+            start += _padded(_bytes(dtype, count))
 
     def __call__(self, name: str, *shape: int) -> Any:
         if shape[0] == 1:  # steps of one token take the same arrays every time
@@ -94,6 +101,10 @@ class Scratch:
         if count > buffer.size:
             raise ValueError(f"scratch memory holds {buffer.size} numbers of {name}, not {count}")
         return buffer[:count].reshape(shape)
+
+
+def _bytes(dtype: npt.DTypeLike, count: int) -> int:
+    return np.dtype(dtype).itemsize * count
 
 
 def _padded(count: int) -> int:

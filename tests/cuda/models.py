@@ -16,7 +16,7 @@ from tests.cuda.on_device import on_device
 from tests.support.golden import model_path
 
 if TYPE_CHECKING:
-    from ds4cuda.model import Activation
+    from shared.model.reference import Activation
 
 
 def _simulator_missing() -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ds4cuda.model import STAGES, Activation
+from ds4cuda.model import STAGES
 from shared.model import reference
+from shared.model.reference import Activation
 from tests.cuda.models import Run, engine, needs_simulator
 from tests.support.golden import golden_logits
 from tests.support.limits import FLOAT_LIMIT, LONG_LIMITS, differences, kv_limits

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from shared.errors import Cancelled, ContextFullError, SessionInvalid, UsageError
+from shared.errors import Cancelled, ContextFullError, SessionInvalid
 from shared.kv.payload import HEADER_WORDS
 from shared.model.reference_engine import load as load_reference
 from shared.sampling import GREEDY, Sampling
@@ -155,11 +155,6 @@ def test_states_are_exchanged_with_the_reference() -> None:
     np.testing.assert_allclose(taken.logits(), theirs.logits(), atol=2e-3)
     np.testing.assert_allclose(handed.logits(), theirs.logits(), atol=2e-3)
     with_reference.close()
-
-
-def test_eight_bit_activations_are_refused() -> None:
-    with pytest.raises(UsageError, match="8-bit"):
-        open_engine(activation="actq")  # type: ignore[arg-type]
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ from typing import Any
 
 from ds4cuda.kernels.run_experts import BLOCK_HEADERS
 from ds4cuda.operations import make_operations
+from ds4cuda.product_operations import make_code_operations, make_float_operations
 from shared.model.shape import ModelShape
 
 
@@ -23,11 +24,14 @@ class Collector:
 def kernel_texts(
     shape: ModelShape, rounding: tuple[bool, ...] = (True, False)
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Texts of all kernels for a shape, for every block type, with rounding and without as asked."""
+    """Texts of all kernels for a shape, for every block type, with both kinds of
+    activations, with rounding and without as asked."""
     collector = Collector()
     for rounds in rounding:
-        operations = make_operations(collector, shape, rounds=rounds)
-        for kind in BLOCK_HEADERS:
-            operations.run_experts(kind, kind)
-            operations.group_experts(kind, kind)
+        make_operations(collector, shape, rounds=rounds)
+    floats, codes = make_float_operations(collector, shape), make_code_operations(collector, shape)
+    for kind in BLOCK_HEADERS:
+        floats.run_experts(kind, kind)
+        floats.group_experts(kind, kind)
+        codes.run_experts(kind, kind)
     return collector.texts
