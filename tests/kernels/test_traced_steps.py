@@ -9,13 +9,14 @@ import pytest
 mx = pytest.importorskip("mlx.core")
 
 from bench.host_overhead import VIEWS  # noqa: E402
+from ds4mlx.costs.workload import Moment  # noqa: E402
 from ds4mlx.kernels.registry import OPERATIONS, operation  # noqa: E402
 from shared.gguf.types import TensorType  # noqa: E402
 from shared.model.known_shapes import PRO  # noqa: E402
 from tests.support.hollow_weights import hollow_weights  # noqa: E402
 from tests.support.shapes import toy_shape  # noqa: E402
 from tests.support.traced_models import EACH, EVERYDAY, MODELS, PROOF, launches, traced_steps  # noqa: E402
-from tests.support.traced_steps import Moment, TracedStep, traced_step  # noqa: E402
+from tests.support.traced_steps import TracedStep, traced_step  # noqa: E402
 
 TYPES = (TensorType.IQ2_XXS, TensorType.Q2_K)
 # What a step does besides: it looks up embeddings, as float32, takes the only row of its logits, and writes

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from bench.embedded_model.shape import SHAPE as EMBEDDED
+from ds4mlx.costs.workload import Moment
 from ds4mlx.kernels.registry import OPERATIONS, operation
 from shared.gguf.types import TensorType
 from shared.model.known_shapes import FLASH, FLASH_4_EXPERT, PRO
 from shared.model.open import open_model
 from shared.model.shape import ModelShape
 from tests.support.golden import model_path
-from tests.support.traced_steps import Launch, Moment, TracedStep, traced_call, traced_step
+from tests.support.traced_steps import Launch, TracedStep, traced_call, traced_step
 
 _Q2 = (TensorType.IQ2_XXS, TensorType.Q2_K)
 _Q4 = (TensorType.Q4_K, TensorType.Q4_K)
@@ -95,4 +96,4 @@ def launches(name: str) -> list[Launch]:
 def _proof() -> Iterator[TracedStep]:
     for name in OPERATIONS:
         for example in operation(name).examples():
-            yield traced_call(example.build, example.arguments)
+            yield traced_call(name, example.build, example.arguments)

@@ -7,12 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from ds4mlx.costs.workload import Moment  # noqa: E402
 from ds4mlx.kernels.kernel import CONSTANT_SPACE_BELOW, Maker  # noqa: E402
 from ds4mlx.model import Model  # noqa: E402
 from ds4mlx.operations import make_operations  # noqa: E402
@@ -23,21 +25,10 @@ from tests.support.hollow_weights import hollow_weights, refilled  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A step of `count` tokens from position `start`."""
-
-    start: int
-    count: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.count
-
-
-@dataclass(frozen=True, slots=True)
 class Launch:
     """One launch of a kernel. `text` is header and body as MLX gets them, `inputs` the shapes and dtypes of
-    inputs, `outputs` those of outputs; `grid` counts threads."""
+    inputs, `outputs` those of outputs; `grid` counts threads. What it is for tells no launches apart: the
+    operation, and the layer's number, None after the last layer."""
 
     name: str
     text: tuple[str, str]
@@ -46,6 +37,8 @@ class Launch:
     outputs: tuple[tuple[tuple[int, ...], Any], ...]
     grid: tuple[int, int, int]
     threadgroup: tuple[int, int, int]
+    operation: str = field(compare=False)
+    layer: int | None = field(compare=False)
 
     @property
     def kernel(self) -> str:
@@ -57,6 +50,12 @@ class Launch:
         """Threads in a threadgroup, of which MLX makes no more than the grid has."""
         sizes = zip(self.grid, self.threadgroup, strict=True)
         return math.prod(min(threads, group) for threads, group in sizes)
+
+    @property
+    def groups(self) -> int:
+        """Threadgroups."""
+        sizes = zip(self.grid, self.threadgroup, strict=True)
+        return math.prod(-(-threads // group) for threads, group in sizes)
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -94,12 +93,19 @@ def _passed(array: tuple[tuple[int, ...], Any]) -> tuple[bool, int, Any]:
 
 @dataclass
 class TracedStep:
-    """What one step launches, each different launch once, and its primitives by MLX's names."""
+    """What one step launches, in order, and its primitives by MLX's names. `layer` is the one that the next
+    launch is for."""
 
-    launches: set[Launch] = field(default_factory=set)
+    sequence: list[Launch] = field(default_factory=list)
     primitives: Counter[str] = field(default_factory=Counter)
+    layer: int | None = None
 
-    def maker(self, **kernel: Any) -> Callable[..., list[Any]]:
+    @property
+    def launches(self) -> set[Launch]:
+        """Each different launch once."""
+        return set(self.sequence)
+
+    def maker(self, operation: str, **kernel: Any) -> Callable[..., list[Any]]:
         """In place of mx.fast.metal_kernel: launches are kept."""
         made: Callable[..., Any] = mx.fast.metal_kernel(**kernel)
         text = (kernel["header"], kernel["source"])
@@ -114,8 +120,10 @@ class TracedStep:
                 outputs=tuple(zip(map(tuple, call["output_shapes"]), call["output_dtypes"], strict=True)),
                 grid=call["grid"],
                 threadgroup=call["threadgroup"],
+                operation=operation,
+                layer=self.layer,
             )
-            self.launches.add(found)
+            self.sequence.append(found)
             return list(made(**call))
 
         return launch
@@ -139,7 +147,7 @@ def traced_step(
     traced = TracedStep()
     operations = make_operations(
         shape,
-        lambda operation: traced.maker if makers(operation) else None,
+        lambda operation: partial(traced.maker, operation) if makers(operation) else None,
         rounds=rounds,
         quality=quality,
     )
@@ -148,9 +156,13 @@ def traced_step(
     state = model.open_state(moment.end + 1)
     state.position = moment.start
 
+    def layer_done(index: int, streams: object) -> None:
+        traced.layer = index + 1 if index + 1 < shape.layer_count else None
+
     def step(tokens: Any, *arrays: Any) -> list[Any]:
         model.weights = refilled(weights, iter(arrays))
-        result = model.forward(tokens, state)
+        traced.layer = 0
+        result = model.forward(tokens, state, layer_done)
         state.advance(result)
         return [result.logits, *state.arrays()]
 
@@ -158,12 +170,14 @@ def traced_step(
     return traced
 
 
-def traced_call(build: Callable[[Maker], Callable[..., Any]], arguments: tuple[Any, ...]) -> TracedStep:
+def traced_call(
+    operation: str, build: Callable[[Maker], Callable[..., Any]], arguments: tuple[Any, ...]
+) -> TracedStep:
     """A call of one operation, which `build` makes of a maker."""
     traced = TracedStep()
 
     def call(unused: Any) -> list[Any]:
-        results = build(traced.maker)(*arguments)
+        results = build(partial(traced.maker, operation))(*arguments)
         several = results if isinstance(results, tuple | list) else [results]
         return [array for array in several if array is not None]
 

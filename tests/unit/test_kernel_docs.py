@@ -14,11 +14,13 @@ pytest.importorskip("mlx.core")
 
 from bench.flash_graph import flash_graph
 from bench.host_overhead import mean_launches
+from ds4mlx.costs.workload import Moment
 from ds4mlx.kernel_choice import SWITCH
 from ds4mlx.kernels.registry import OPERATIONS, operation
 from ds4mlx.model import STAGES
+from shared.gguf.types import TensorType
 from shared.model.known_shapes import FLASH
-from tests.support.kernel_launches import Launch, LaunchTrace
+from tests.support.traced_steps import Launch, traced_step
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/kernels.md"
@@ -33,13 +35,10 @@ MOST_FIGURE_LINES = 12
 
 
 @cache
-def trace() -> LaunchTrace:
-    return LaunchTrace(SHAPE)
-
-
-@cache
 def launches(position: int, count: int) -> list[Launch]:
-    return trace().launches(position, count)
+    """Of a step, but for those that put rows below one another for the state."""
+    traced = traced_step(SHAPE, (TensorType.IQ2_XXS, TensorType.Q2_K), Moment(position, count))
+    return [launch for launch in traced.sequence if launch.operation != "stack_rows"]
 
 
 def table(title: str) -> list[list[str]]:

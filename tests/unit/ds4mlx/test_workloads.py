@@ -28,7 +28,7 @@ from ds4mlx.costs.workload import BLOCK_BITS, KERNEL_BITS, Moment, Workload, tot
 from ds4mlx.operations import Operations, make_operations  # noqa: E402
 from shared.model.known_shapes import FLASH, PRO  # noqa: E402
 from shared.model.shape import ModelShape  # noqa: E402
-from tests.support.kernel_launches import LaunchTrace  # noqa: E402
+from tests.support.traced_steps import traced_step  # noqa: E402
 
 CHUNK = Moment(65536 - 4096, 4096)
 MOMENTS = [decode_moment(2048), decode_moment(16384), decode_moment(65536), CHUNK]
@@ -123,11 +123,12 @@ def test_what_a_prefill_step_moves_through_our_kernels(launches: Launches) -> No
 
 
 def test_a_step_has_the_launches_of_the_forward_pass() -> None:
-    """All but those that end windows, which few steps do, and those that write the state."""
-    traced = Counter(launch.operation for launch in LaunchTrace(FLASH).launches(16382))
+    """All but those that end windows, which few steps do."""
+    step = traced_step(FLASH, (Q2.gate_up, Q2.down), Moment(16382, 1))
+    traced = Counter(launch.operation for launch in step.sequence)
     counted: Counter[str] = Counter()
     for work in step_workloads(FLASH, decode_moment(16383), Q2):
-        if work.operation not in ("compress", "stack_rows"):
+        if work.operation != "compress":
             counted[work.operation] += round(work.launches * work.times)
     assert counted == traced
 
