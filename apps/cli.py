@@ -41,7 +41,13 @@ COMMANDS: dict[str, Command] = {
     "pull": Command("apps.pull.command:pull", "Download a model file."),
     "doctor": Command("apps.doctor:doctor", "Check this machine: backends, kernels, memory, model file."),
     "score": Command("apps.score.command:app", "Score how well a model predicts given continuations."),
+    "vectors": Command(
+        "apps.vectors.command:vectors", "Check that a model computes what was recorded of it."
+    ),
     "splice": Command("apps.splice.command:splice", "Mix the layers of two files of one model."),
+    "quantize": Command(
+        "apps.quantize.command:quantize", "Make a model file from a Hugging Face checkpoint."
+    ),
     "kv": Command("apps.kv.command:app", "Look at saved states, check them and clean them up."),
 }
 

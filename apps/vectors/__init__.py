@@ -1,0 +1,1 @@
+"""`ds4 vectors`: recorded numbers of a model, checked and made."""
