@@ -104,7 +104,9 @@ class CudaTarget(Target):
         }
 
     def subject(self, check: str, seed: int, broken: str, uses: list[str] | None = None) -> Device:
-        return _Breaking(CupyStandin(check=check, seed=seed), self.whole, broken, uses)
+        # The unbroken text with its comments: as other tests compile it.
+        by = self.whole if broken == self.text else broken
+        return _Breaking(CupyStandin(check=check, seed=seed), self.whole, by, uses)
 
 
 class _Breaking(Device):

@@ -108,13 +108,13 @@ def _judge(check: Check, text: str) -> tuple[str, str]:
 
 def _work(connection: Connection, check: Check, original: str, deadline: float, folder: str) -> None:
     """A worker: texts come in, verdicts go out."""
-    build.kernel_folder = Path(folder)
     from tests.ksim.executor import limits
 
     limits.deadline = deadline
     build.requests.clear()
     connection.send(_judge(check, original))
     unbroken = list(build.requests)
+    build.kernel_folder = Path(folder)  # what is broken is not kept
     while True:
         text = connection.recv()
         build.requests.clear()
