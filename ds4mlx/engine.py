@@ -19,6 +19,7 @@ from shared.session import MemoryPlan, Session
 from shared.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from ds4mlx.kernels.kernel import Makers
     from ds4mlx.model import Model
     from shared.model.reference import Activation
 
@@ -125,7 +126,7 @@ def load(
     from ds4mlx.adoption import TensorBytes
     from ds4mlx.kernel_choice import choose_kernels
     from ds4mlx.model import Model
-    from ds4mlx.operations import Makers, make_operations
+    from ds4mlx.operations import make_operations
     from ds4mlx.plan import Storage
     from ds4mlx.rehearsal import rehearsed
     from ds4mlx.weights import WeightReader

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import mlx.core as mx
 
 from ds4mlx.kernel_choice import KernelChoice
+from ds4mlx.kernels.kernel import Makers
 from ds4mlx.model import Model
-from ds4mlx.operations import Makers
 from ds4mlx.step import Step
 
 _WINDOW = 128  # tokens after which windows of every ratio have ended

@@ -18,6 +18,8 @@ import mlx.core as mx
 
 # Makes a launching function from a kernel's text, as `mx.fast.metal_kernel` does; tests pass a simulator.
 Maker = Callable[..., Callable[..., list[mx.array]]]
+# What makes the kernels of an operation, by its name; None: its fallback has to do.
+Makers = Callable[[str], Maker | None]
 Grid = tuple[int, int, int]
 # launch(inputs, output shapes, output dtypes, threads in all, threads of a group) -> outputs
 Launch = Callable[[list[mx.array], Sequence[tuple[int, ...]], Sequence[mx.Dtype], Grid, Grid], list[mx.array]]

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.skipif(clang_missing() is not None, reason=str(clang_mi
 mx = pytest.importorskip("mlx.core")
 
 from ds4mlx.kernel_choice import KernelChoice, KernelStatus  # noqa: E402
-from ds4mlx.kernels.kernel import Maker  # noqa: E402
+from ds4mlx.kernels.kernel import Maker, Makers  # noqa: E402
 from ds4mlx.kernels.registry import OPERATIONS  # noqa: E402
 from ds4mlx.model import Model  # noqa: E402
-from ds4mlx.operations import Makers, make_operations  # noqa: E402
+from ds4mlx.operations import make_operations  # noqa: E402
 from ds4mlx.rehearsal import rehearsed, trial  # noqa: E402
 from tests.support.kernel_models import packed_weights  # noqa: E402
 
