@@ -18,12 +18,23 @@ HEAD_DIM, WINDOW, TOP_K = 128, 40, 5
 
 
 def run(
-    device: Device, *, rounds: bool, ratio: int, start: int, count: int, heads: int, chooses: bool
+    device: Device,
+    *,
+    rounds: bool,
+    ratio: int,
+    start: int,
+    count: int,
+    heads: int,
+    chooses: bool,
+    loud: int | None = None,
 ) -> None:
+    """Compares with the reference; of the compressed rows the number `loud` outweighs the others."""
     random = np.random.default_rng(start + heads)
     total, slots = start + count, 75
     raw, visible_rows = numbers(random, total, HEAD_DIM), total // ratio if ratio else 0
     compressed = numbers(random, visible_rows + 1, HEAD_DIM)
+    if loud is not None:
+        compressed[loud] *= 400
     if rounds:
         raw, compressed = (halves(rows).view(np.float16).astype(np.float32) for rows in (raw, compressed))
     stored = halves if rounds else np.copy
@@ -50,7 +61,7 @@ def run(
     most = min(total, WINDOW) + (min(visible_rows, TOP_K) if chooses else visible_rows)
     places = max(count, attend.MOST_SPLITS)
     partial: Array = np.full((places, heads * HEAD_DIM), np.nan, np.float32)
-    maxima = np.full((places, heads, 2), np.nan, np.float32)
+    maxima = np.full((places, heads, 2), 1e30, np.float32)  # not a number would be no maximum
     call(
         queries, stored(ring), stored(compressed), chosen, np.stack([cosines, sines], axis=-1),
         np.array([start], np.int32), sinks, partial, maxima, queries, rows=most, chooses=chooses,
@@ -77,6 +88,12 @@ def test_attention(
     run(device, rounds=rounds, ratio=ratio, start=start, count=count, heads=heads, chooses=chooses)
 
 
+@pytest.mark.parametrize("loud", [0, 174])
+def test_one_row_may_outweigh_all_others(device: Device, loud: int) -> None:
+    """The exponential of the difference between the largest scores of two splits is no float."""
+    run(device, rounds=False, ratio=4, start=700, count=1, heads=2, chooses=False, loud=loud)
+
+
 def test_splits_share_the_rows_out() -> None:
     assert attend.splits_for(40, 1) == 1
     assert attend.splits_for(640, 1) == 10
@@ -85,6 +102,13 @@ def test_splits_share_the_rows_out() -> None:
 
 
 def test_odd_head_dims_are_refused(device: Device) -> None:
-    sizes = {"rotary_dim": 32, "window": 8, "ratio": 0, "top_k": 0, "epsilon": 1e-6, "rounds": True}
+    sizes: dict[str, Any] = {
+        "rotary_dim": 32,
+        "window": 8,
+        "ratio": 0,
+        "top_k": 0,
+        "epsilon": 1e-6,
+        "rounds": True,
+    }
     with pytest.raises(ValueError, match="multiples of 64"):
         attend.build(device, heads=1, head_dim=96, **sizes)
