@@ -233,7 +233,7 @@ def _open_reference(path: Path, options: EngineOptions) -> Engine:
     return load(
         path,
         prefill_chunk=options.prefill_chunk,
-        activation=options.activation,
+        activation=options.activation or "kv",
         dense_index_rows=options.dense_index_rows,
         effort_profile=options.effort_profile,
         power=options.power,
@@ -250,7 +250,7 @@ def _open_mlx(path: Path, options: EngineOptions, plan: MemoryPlan, say: Say) ->
         load=options.load,
         effort_profile=options.effort_profile,
         power=options.power,
-        activation=options.activation,
+        activation=options.activation or "kv",
         dense_index_rows=options.dense_index_rows,
         planned_bytes=plan.total,
         progress=load_progress(plan.weights, say),
@@ -266,7 +266,7 @@ def _open_cuda(path: Path, options: EngineOptions, plan: MemoryPlan, say: Say) -
         prefill_chunk=options.prefill_chunk,
         effort_profile=options.effort_profile,
         power=options.power,
-        activation=options.activation,
+        activation=options.activation or ("kv" if options.quality else "actq"),
         dense_index_rows=options.dense_index_rows,
         progress=load_progress(plan.weights, say),
     )

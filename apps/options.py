@@ -116,7 +116,7 @@ QualityOption = Annotated[
     typer.Option(
         "--quality",
         envvar="DS4_QUALITY",
-        help="Keep in float32 what kernels would hand on in float16; slower.",
+        help="Keep in float32 what kernels would hand on in float16 or, on CUDA, in 8 bits; slower.",
         rich_help_panel=_ENGINE,
     ),
 ]
@@ -165,12 +165,13 @@ TraceOption = Annotated[
     ),
 ]
 ActivationOption = Annotated[
-    ActivationName,
+    ActivationName | None,
     typer.Option(
         "--activation",
         envvar="DS4_ACTIVATION",
+        show_default="actq on CUDA without --quality, else kv",
         help="Arithmetic: kv rounds cached rows as the model does, float rounds nothing, actq also rounds "
-        "the inputs of matrices to 8 bits (reference backend only).",
+        "the inputs of matrices to 8 bits (CUDA and reference backends).",
         rich_help_panel=_DIAGNOSTICS,
     ),
 ]
@@ -332,7 +333,7 @@ class EngineOptions:
     warm_weights: bool = False
     threads: int | None = None
     power: int = DEFAULT_POWER
-    activation: ActivationName = "kv"
+    activation: ActivationName | None = None  # the backend's own
     dense_index_rows: int = 0
     sessions: int = 1
     checkpoint_bytes: int = 0

@@ -99,7 +99,7 @@ def bench(
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
     trace: options.TraceOption = None,
-    activation: options.ActivationOption = "kv",
+    activation: options.ActivationOption = None,
     dense_index_rows: options.DenseIndexRowsOption = 0,
     kernels: Annotated[
         bool,

@@ -110,7 +110,7 @@ def chat(
     resume: session_options.ResumeOption = None,
     sessions_folder: session_options.DirectoryOption = None,
     no_autosave: session_options.NoAutosaveOption = False,
-    activation: options.ActivationOption = "kv",
+    activation: options.ActivationOption = None,
     dense_index_rows: options.DenseIndexRowsOption = 0,
     inspect: InspectOption = False,
     dump_tokens: DumpTokensOption = False,

@@ -27,11 +27,11 @@ def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> CupyStandin:
 def test_chat_answers(simulated_gpu: CupyStandin, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--nothink", "--temp", "0", "-n", "2", "--ctx", "256", "-p", "Hi"]
     answers = []
-    for backend in ("cuda", "reference"):
-        assert cli.main(["chat", "-m", str(tiny_q2()), "--backend", backend, *arguments]) == 0
+    for backend in (["cuda"], ["reference", "--activation", "actq"]):
+        assert cli.main(["chat", "-m", str(tiny_q2()), *arguments, "--backend", *backend]) == 0
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1] != ""
-    assert "attend" in simulated_gpu.launches
+    assert "project8" in simulated_gpu.launches
 
 
 def test_the_doctor_names_the_gpu(simulated_gpu: CupyStandin, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from apps import cli
 from shared.errors import UsageError
 from tests.support.golden import tiny_q2
 
-LOADERS = {"mlx": "ds4mlx.engine", "reference": "shared.model.reference_engine"}
+LOADERS = {"mlx": "ds4mlx.engine", "reference": "shared.model.reference_engine", "cuda": "ds4cuda.engine"}
 
 
 @pytest.fixture
@@ -33,10 +33,16 @@ def test_they_reach_the_engine(commands, command, backend, monkeypatch):
         raise UsageError("far enough")
 
     monkeypatch.setattr(importlib.import_module(LOADERS[backend]), "load", load)
+    monkeypatch.setattr("ds4cuda.availability.why_unavailable", lambda: None)
+    monkeypatch.setattr("ds4cuda.availability.open_cupy", lambda: None)
+    monkeypatch.setattr("ds4cuda.availability.free_memory", lambda cupy: 1 << 40)
     arguments = [*commands[command], "--backend", backend]
     assert cli.main(arguments) == 2
+    assert cli.main([*arguments, "--quality"]) == 2
     assert cli.main([*arguments, "--activation", "float", "--dense-index-rows", "1024"]) == 2
-    assert seen == [("kv", 0), ("float", 1024)]
+    assert cli.main([*arguments, "--activation", "actq", "--quality"]) == 2
+    own = "actq" if backend == "cuda" else "kv"
+    assert seen == [(own, 0), ("kv", 0), ("float", 1024), ("actq", 0)]
 
 
 def test_mlx_names_the_activations_it_has(commands, capsys):
