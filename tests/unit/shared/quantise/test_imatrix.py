@@ -1,0 +1,69 @@
+"""Files of importances: the legacy layout, the three ways to find an expert, and damaged files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared.quantise.imatrix import ImatrixError, read_imatrix
+from tests.support.tiny_checkpoints import write_imatrix
+
+NAME = "blk.0.ffn_up_exps.weight"
+
+
+def test_what_a_file_holds(tmp_path: Path) -> None:
+    path = write_imatrix(tmp_path / "i.dat", {NAME: np.arange(6)}, "prose", 12)
+    held = read_imatrix(path)
+    assert (held.dataset, held.chunks) == ("prose", 12)
+    assert held.entries[NAME].tolist() == [0, 1, 2, 3, 4, 5]
+    other = write_imatrix(tmp_path / "j.dat", {NAME: np.arange(1, 7)}, "prose", 12)
+    assert read_imatrix(other).digest != held.digest
+
+
+def test_an_expert_is_found_by_itself_or_in_the_whole(tmp_path: Path) -> None:
+    entries = {NAME: np.arange(6), f"{NAME}.expert.1": [7, 8], f"{NAME}.expert_2": [9, 10]}
+    entries = {name: np.array(values) for name, values in entries.items()}
+    held = read_imatrix(write_imatrix(tmp_path / "i.dat", entries))
+    found = [held.of(NAME, expert, 2, 3) for expert in range(3)]
+    assert [values.tolist() for values in found if values is not None] == [[0, 1], [7, 8], [9, 10]]
+    assert held.of("another", 0, 2, 3) is None
+    with pytest.raises(ImatrixError, match=r"6 values for .*, expected 8"):
+        held.of(NAME, 0, 2, 4)
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_values_that_are_no_importances(tmp_path: Path, value: float) -> None:
+    path = write_imatrix(tmp_path / "i.dat", {NAME: np.array([1.0, value])})
+    with pytest.raises(ImatrixError, match="negative or not finite"):
+        read_imatrix(path)
+
+
+def test_every_cut_is_noticed_and_so_is_a_tail(tmp_path: Path) -> None:
+    path = write_imatrix(tmp_path / "i.dat", {NAME: np.ones(3), "b": np.ones(1)})
+    content = path.read_bytes()
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        with pytest.raises(ImatrixError, match="no file of importances, or damaged"):
+            read_imatrix(path)
+    path.write_bytes(content + b"x")
+    with pytest.raises(ImatrixError, match="1 bytes follow its end"):
+        read_imatrix(path)
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 40, b"\x01\0\0\0" + b"\xff\xff\xff\x7f" * 9, b"GGUF" * 20])
+def test_other_files(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "i.dat").write_bytes(content)
+    with pytest.raises(ImatrixError, match="no file of importances"):
+        read_imatrix(tmp_path / "i.dat")
+
+
+def test_a_name_that_occurs_twice_or_is_no_text(tmp_path: Path) -> None:
+    path = write_imatrix(tmp_path / "i.dat", {"aa": np.ones(1), "ab": np.ones(1)})
+    path.write_bytes(path.read_bytes().replace(b"ab", b"aa"))
+    with pytest.raises(ImatrixError, match="'aa' occurs twice"):
+        read_imatrix(path)
+    path.write_bytes(path.read_bytes().replace(b"aa", b"\xff\xff"))
+    with pytest.raises(ImatrixError, match="not UTF-8"):
+        read_imatrix(path)
