@@ -36,6 +36,46 @@ def test_tensor_cores_by_inline_ptx(check: str, seed: int) -> None:
     np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32).T, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("inner", "rows", "columns"), [(32, 4, 2), (16, 2, 1)])
+def test_tensor_cores_on_bytes(inner: int, rows: int, columns: int) -> None:
+    """Rows and columns come from shared memory as the instructions want them."""
+    operands = [f"%{4 + at}" for at in range(rows + columns)]
+    inputs = ", ".join([f'"r"(a[{at}])' for at in range(rows)] + [f'"r"(b[{at}])' for at in range(columns)])
+    load = "ldmatrix.sync.aligned.m8n8.{}.shared.b16 {{{}}}, [%{}];"
+    words = [", ".join(f"%{at}" for at in range(count)) for count in (rows, columns)]
+    outputs = [
+        ", ".join(f'"=r"({name}[{at}])' for at in range(count))
+        for name, count in (("a", rows), ("b", columns))
+    ]
+    source = f"""
+    extern "C" __global__ void product(const signed char* A, const signed char* B, int* C) {{
+        __shared__ __align__(16) signed char tile[24 * {inner}];
+        const int lane = threadIdx.x;
+        for (int at = lane; at < 16 * {inner}; at += 32) tile[at] = A[at];
+        for (int at = lane; at < 8 * {inner}; at += 32) tile[16 * {inner} + at] = B[at];
+        __syncthreads();
+        unsigned a[{rows}], b[{columns}];
+        const signed char* own = tile + lane % 16 * {inner} + lane / 16 % {rows // 2} * 16;
+        unsigned address = (unsigned)__cvta_generic_to_shared(own);
+        asm volatile("{load.format(f"x{rows}", words[0], rows)}" : {outputs[0]} : "r"(address));
+        own = tile + (16 + lane % 8) * {inner} + lane / 8 % {columns} * 16;
+        address = (unsigned)__cvta_generic_to_shared(own);
+        asm volatile("{load.format(f"x{columns}", words[1], columns)}" : {outputs[1]} : "r"(address));
+        int c[4] = {{1, 2, 3, 4}};
+        asm volatile("mma.sync.aligned.m16n8k{inner}.row.col.s32.s8.s8.s32 {{%0, %1, %2, %3}}, "
+                     "{{{", ".join(operands[:rows])}}}, {{{", ".join(operands[rows:])}}}, {{%0, %1, %2, %3}};"
+                     : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : {inputs});
+        for (int at = 0; at < 4; at++)
+            C[(lane / 4 + at / 2 * 8) * 8 + lane % 4 * 2 + at % 2] = c[at];
+    }}"""
+    random = np.random.default_rng(inner)
+    a, b = (random.integers(-128, 128, (count, inner)).astype(np.int8) for count in (16, 8))
+    found = np.zeros((16, 8), np.int32)
+    RawKernel(source, "product", check="full")((1,), (32,), (a, b, found))
+    start = np.tile(np.array([[1, 2]]), (16, 4)) + np.repeat([[0], [2]], 8, axis=0)
+    assert np.array_equal(found, a.astype(int) @ b.T.astype(int) + start)
+
+
 def test_tensor_cores_by_wmma() -> None:
     code = """
     #include <mma.h>

@@ -59,32 +59,46 @@ inline void mma_m16n8k16_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, floa
                                            KSIM_HERE) {
   mma16816<__bf16>(d0, d1, d2, d3, a0, a1, a2, a3, b0, b1, c0, c1, c2, c3, KSIM_AT);
 }
-inline void mma_m16n8k32_s32_s8_s8_s32(int& d0, int& d1, int& d2, int& d3, uint a0, uint a1, uint a2, uint a3,
-                                       uint b0, uint b1, int c0, int c1, int c2, int c3, KSIM_HERE) {
-  MA m{{a0, a1, a2, a3}, {b0, b1}, {}, {c0, c1, c2, c3}};
+// Rows of K signed bytes: `a` holds K / 8 words of a lane, `b` half as many.
+template <int K>
+inline void mma168s8(MA& m, const char* f, int l) {
   ksim_warp_collective(
       [](void** q, uint32_t act) {
         MA** p = (MA**)q;
         if (act != ~0u) ksim_fail("mma.sync with inactive lanes");
-        signed char A[16][32], B[32][8];
+        signed char A[16][K], B[K][8];
         for (int l = 0; l < 32; l++) {
           int g = l / 4, t = l % 4;
           for (int k = 0; k < 4; k++) {
-            for (int r = 0; r < 4; r++)
+            for (int r = 0; r < K / 8; r++)
               A[g + 8 * (r & 1)][t * 4 + k + 16 * (r >> 1)] = (signed char)(p[l]->a[r] >> 8 * k);
-            for (int r = 0; r < 2; r++) B[t * 4 + k + 16 * r][g] = (signed char)(p[l]->b[r] >> 8 * k);
+            for (int r = 0; r < K / 16; r++) B[t * 4 + k + 16 * r][g] = (signed char)(p[l]->b[r] >> 8 * k);
           }
         }
         for (int l = 0; l < 32; l++) {
           int g = l / 4, t = l % 4;
           for (int e = 0; e < 4; e++) {
             int r = g + 8 * (e >> 1), c = t * 2 + (e & 1), s = p[l]->ci[e];
-            for (int k = 0; k < 32; k++) s += A[r][k] * B[k][c];
+            for (int k = 0; k < K; k++) s += A[r][k] * B[k][c];
             p[l]->di[e] = s;
           }
         }
       },
-      &m, ~0u, KSIM_ORDER_NONE, KSIM_AT);
+      &m, ~0u, KSIM_ORDER_NONE, f, l);
+}
+inline void mma_m16n8k32_s32_s8_s8_s32(int& d0, int& d1, int& d2, int& d3, uint a0, uint a1, uint a2, uint a3,
+                                       uint b0, uint b1, int c0, int c1, int c2, int c3, KSIM_HERE) {
+  MA m{{a0, a1, a2, a3}, {b0, b1}, {}, {c0, c1, c2, c3}};
+  mma168s8<32>(m, KSIM_AT);
+  d0 = m.di[0];
+  d1 = m.di[1];
+  d2 = m.di[2];
+  d3 = m.di[3];
+}
+inline void mma_m16n8k16_s32_s8_s8_s32(int& d0, int& d1, int& d2, int& d3, uint a0, uint a1, uint b0, int c0, int c1,
+                                       int c2, int c3, KSIM_HERE) {
+  MA m{{a0, a1}, {b0}, {}, {c0, c1, c2, c3}};
+  mma168s8<16>(m, KSIM_AT);
   d0 = m.di[0];
   d1 = m.di[1];
   d2 = m.di[2];
