@@ -24,6 +24,7 @@ ELSEWHERE = (
     "test_far_rows.py",
     "test_interchange.py",
     "test_loading.py",
+    "test_mutants.py",
     "test_nvrtc.py",
     "test_plan.py",
     "test_program.py",
