@@ -15,6 +15,7 @@ from ds4cuda.kernels import (
     attention_rows,
     begin_step,
     compress,
+    draw,
     embed,
     hyper_collapse,
     hyper_mix,
@@ -35,7 +36,7 @@ Call = Callable[..., None]
 @dataclass(frozen=True, slots=True)
 class Operations:
     """Each as its package's `build` says. `attention_rows`, `compress` and `attend` are one for each
-    compression ratio, `pick` one with a mask and one without."""
+    compression ratio, `pick` and `draw` one with a mask and one without."""
 
     begin_step: Call
     embed: Call
@@ -53,6 +54,7 @@ class Operations:
     route: dict[bool, Call]
     keep_logits: Call
     pick: dict[bool, Call]
+    draw: dict[bool, Call]
 
 
 def compressor_columns(shape: ModelShape, ratio: int) -> int:
@@ -132,4 +134,8 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
         route={hashed: route.build(modules, hashed=hashed, **routing) for hashed in (False, True)},
         keep_logits=keep_logits.build(modules),
         pick={masked: pick.build(modules, masked=masked) for masked in (False, True)},
+        draw={
+            masked: draw.build(modules, vocabulary=shape.vocabulary_size, masked=masked)
+            for masked in (False, True)
+        },
     )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ds4cuda.graph import DecodeSteps
 from ds4cuda.model import Model
-from ds4cuda.picking import DevicePick, pick
+from ds4cuda.picking import Chooser, DevicePick
 from ds4cuda.state import State
 from ds4cuda.transfer import WindowCopy, copy_windows, from_host, put_windows, to_host
 from shared.errors import Cancelled, ContextFullError, Ds4Error, EngineFault, SessionInvalid
@@ -51,6 +51,24 @@ class _Timeline:
     can_undo: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Buffers:
+    """What a session has on the device, and what works in it. `logits` are the two places, float32 [2,
+    vocabulary]."""
+
+    state: State
+    logits: Any
+    steps: DecodeSteps
+    chooser: Chooser
+
+    @classmethod
+    def of(cls, model: Model, context: int) -> _Buffers:
+        state, vocabulary = model.open_state(context), model.shape.vocabulary_size
+        logits = model.device.empty((2, vocabulary), np.float32)
+        chooser = Chooser(model.device, model.operations, vocabulary)
+        return cls(state, logits, DecodeSteps(model, state, logits), chooser)
+
+
 class CudaSession:
     """Implements `shared.session.Session`."""
 
@@ -62,9 +80,7 @@ class CudaSession:
         self._context = context
         self._power = power
         self._chunk = prefill_cap(context, prefill_chunk)
-        self._state: State | None = model.open_state(context)
-        self._logits = self._device.empty((2, model.shape.vocabulary_size), np.float32)
-        self._decode_steps: DecodeSteps | None = DecodeSteps(model, self._state, self._logits)
+        self._buffers: _Buffers | None = _Buffers.of(model, context)
         self._timeline = _Timeline()
         self._marks: WeakSet[WindowMark] = WeakSet()
 
@@ -103,7 +119,7 @@ class CudaSession:
         return Synced(reused, total)
 
     def submit(self, token: int | Picked) -> None:
-        steps = self._open_steps()
+        steps = self._open().steps
         if not self.position:
             raise SessionInvalid("the session holds no evaluated prompt: sync one first")
         if self.position >= self._context:
@@ -124,10 +140,10 @@ class CudaSession:
     def pick(
         self, sampling: Sampling, uniform: float = 0.0, allowed: npt.NDArray[np.bool_] | None = None
     ) -> Picked:
-        return pick(self._device, self._model.operations, self._live_logits(), sampling, uniform, allowed)
+        return self._open().chooser.pick(self._live_logits(), sampling, uniform, allowed)
 
     def undo(self) -> None:
-        state, timeline = self._open_state(), self._timeline
+        state, timeline = self._open().state, self._timeline
         if not timeline.can_undo:
             raise SessionInvalid("there is no submitted token to take back")
         timeline.tokens.pop()
@@ -142,14 +158,14 @@ class CudaSession:
         return common_prefix(self.tokens, tokens)
 
     def mark(self) -> Mark:
-        mark = WindowMark(self.position, self.logits(), copy_windows(self._device, self._open_state()))
+        mark = WindowMark(self.position, self.logits(), copy_windows(self._device, self._open().state))
         self._marks.add(mark)
         return mark
 
     def rewind(self, mark: Mark) -> None:
         if not isinstance(mark, WindowMark) or not mark.valid or mark not in self._marks:
             raise SessionInvalid("the mark is not on this session's present timeline: sync the prompt again")
-        put_windows(self._device, self._open_state(), mark.windows, mark.position)
+        put_windows(self._device, self._open().state, mark.windows, mark.position)
         self._restart(self._timeline.tokens[: mark.position], mark.logits)
         self._drop_marks_behind(mark.position)
 
@@ -162,11 +178,11 @@ class CudaSession:
         self.load(io.BytesIO(snapshot), len(snapshot))
 
     def save(self, file: BinaryIO) -> int:
-        stored = SessionState(self.tokens, self.logits(), to_host(self._device, self._open_state()))
+        stored = SessionState(self.tokens, self.logits(), to_host(self._device, self._open().state))
         return write_payload(file, stored, self._layout())
 
     def load(self, file: BinaryIO, payload_bytes: int) -> None:
-        state = self._open_state()
+        state = self._open().state
         self.invalidate()
         stored = read_payload(file, payload_bytes, self._layout())
         from_host(self._device, state, stored.layers, len(stored.tokens))
@@ -176,19 +192,19 @@ class CudaSession:
         return payload_size(self._model.shape, self.position, self._context)
 
     def invalidate(self) -> None:
-        self._open_state().reset()
+        self._open().state.reset()
         self._timeline = _Timeline()
         self._drop_marks_behind(-1)
 
     def close(self) -> None:
-        self._state = self._decode_steps = self._logits = None
+        self._buffers = None
         self._timeline = _Timeline()
         self._drop_marks_behind(-1)
         self._device.free()
 
     def _prefill(self, tokens: list[int], cancelled: CancelCheck | None) -> None:
         """Evaluate one step layer by layer; a cancelled one leaves the session as it was."""
-        state, model, count = self._open_state(), self._model, len(tokens)
+        state, model, count = self._open().state, self._model, len(tokens)
         started = self._power.start()
 
         def layer_done(layer: int) -> None:
@@ -216,7 +232,7 @@ class CudaSession:
         """Move on to after a step of `tokens`."""
         self._timeline.tokens += tokens
         self._timeline.can_undo = can_undo
-        self._open_state().position = self.position
+        self._open().state.position = self.position
 
     def _restart(self, tokens: list[int | Picked], logits: npt.NDArray[np.float32]) -> None:
         self._timeline = _Timeline(tokens)
@@ -225,7 +241,7 @@ class CudaSession:
     def _step_end(self, start: int, end: int, quantum: int | None) -> int:
         """Where the step from `start` ends: at multiples of its size, so that a resumed prompt is cut like
         one from the beginning."""
-        longest = self._open_state().longest_step
+        longest = self._open().state.longest_step
         size = longest if quantum is None else min(max(1, quantum), longest)
         return min(end, start - start % size + size)
 
@@ -257,19 +273,15 @@ class CudaSession:
             tokens[-1] = tokens[-1].value()
 
     def _live_logits(self) -> Any:
-        if not self.position or self._state is None:
+        logits = self._open().logits
+        if not self.position:
             raise SessionInvalid("the session holds no evaluated prompt: sync one first")
-        return self._logits[self.position % 2]
+        return logits[self.position % 2]
 
-    def _open_state(self) -> State:
-        if self._state is None:
+    def _open(self) -> _Buffers:
+        if self._buffers is None:
             raise SessionInvalid("the session is closed")
-        return self._state
-
-    def _open_steps(self) -> DecodeSteps:
-        if self._decode_steps is None:
-            raise SessionInvalid("the session is closed")
-        return self._decode_steps
+        return self._buffers
 
     def _drop_marks_behind(self, position: int) -> None:
         for mark in [mark for mark in self._marks if mark.position > position]:

@@ -75,9 +75,12 @@ def test_steps_are_captured_once_for_each_kind() -> None:
 
 
 def test_what_a_step_covers() -> None:
-    ends = sorted({covered_end(end) for end in range(1, (1 << 20) + 1)})
+    ends = [256]
+    while ends[-1] < 1 << 20:
+        ends.append(covered_end(ends[-1] + 1))
     assert len(ends) == 49
     assert ends[:6] == [256, 320, 384, 448, 512, 640]
+    assert all(covered_end(end) == end for end in ends)
     for end in (1, 256, 257, 319, 320, 2049, 1 << 20):
         assert end <= covered_end(end) <= max(256, end * 1.25)
     assert Step.at(FLASH, 300, 1) == Step.at(FLASH, 319, 1)
@@ -89,10 +92,10 @@ def test_a_gpu_that_cannot_capture_gets_every_launch() -> None:
     cupy = CupyStandin(refuses=True)
     model = model_on(cupy)
     with pytest.warns(RuntimeWarning, match="piece by piece"):
-        _, found = decoded(model, TOKENS)
-    decoded(model, TOKENS[:2])  # a second warning would be an error
+        _, found = decoded(model, TOKENS[:2])
+    decoded(model, TOKENS[:1])  # a second warning would be an error
     assert "graph" not in cupy.asked
-    assert np.array_equal(found, decoded(engine()._model, TOKENS)[1])
+    assert np.array_equal(found, decoded(engine()._model, TOKENS[:2])[1])
 
 
 def test_what_a_capture_forbids() -> None:

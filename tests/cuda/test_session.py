@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import io
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from ds4cuda.engine import load
 from shared.errors import Cancelled, ContextFullError, SessionInvalid
+from shared.generate import Generation, GenerationSettings
 from shared.kv.payload import HEADER_WORDS
 from shared.model.reference_engine import load as load_reference
-from shared.sampling import GREEDY, Sampling
+from shared.sampling import GREEDY, Sampling, choose
 from shared.session import Session
+from tests.cuda.cupy_standin import CupyStandin
 from tests.cuda.models import engine, needs_simulator, open_engine
 from tests.support.golden import golden_logits, model_path
 from tests.support.lookahead_contract import check_look_ahead
+from tests.support.plain_turn import PlainTurn
 
 pytestmark = needs_simulator
 PROMPT = golden_logits("tiny-q2", "short")["tokens"].tolist()[:10]
@@ -107,7 +112,7 @@ def test_a_full_context_is_refused() -> None:
 
 
 def test_a_step_waits_for_nothing_but_the_token_before() -> None:
-    """A greedy choice is handed on unread; one wait in each token's time tells the one before."""
+    """A choice is handed on unread; one wait in each token's time tells the one before."""
     built, cupy = open_engine()
     session = built.open_session(64)
     session.sync(PROMPT)
@@ -126,16 +131,82 @@ def test_a_step_waits_for_nothing_but_the_token_before() -> None:
     assert session.tokens == plain.tokens
 
 
-def test_masks_and_draws() -> None:
+CHOICES = [
+    (GREEDY, ["pick"]),
+    (Sampling(), ["draw_best", "draw_weigh", "draw_in_order"]),
+    (Sampling(0.8, top_p=0.9, top_k=20), ["draw_best", "draw_weigh", "draw_from_top"]),
+]
+
+
+def test_a_token_costs_one_wait_and_one_graph() -> None:
+    """In the generation loop, over 50 tokens; only choices are computed here, from the same logits each."""
+    cupy = CupyStandin(runs=["begin_step", "keep_logits", *(name for _, names in CHOICES for name in names)])
+    built = load(model_path("tiny-q2"), context=64, cupy=cupy)
+    built._model.scratch("logits", 1280)[...] = np.random.default_rng(0).standard_normal(1280) * 3
+    for sampling, launched in CHOICES:
+        session = built.open_session(64)
+        session.sync(PROMPT)
+        settings = GenerationSettings(sampling, 50, seed=7)
+        generation = Generation(session, built.tokenizer, cast("Any", PlainTurn()), settings)
+        waits, asked = cupy.waits, []
+        for number, _ in enumerate(generation):
+            if number == 0:  # the first step is launched piece by piece and captured
+                asked = cupy.asked = []
+        assert cupy.waits - waits == 50
+        assert asked == [*launched, "download", "begin_step", "graph"] * 49
+        assert len(generation.tokens) == 50
+        assert (len(set(generation.tokens)) == 1) == sampling.greedy
+
+
+def test_an_interrupted_step_cannot_be_undone() -> None:
+    """What it overwrote is what an undo before it would have returned to."""
+    session: Any = prepared()
+    session.submit(5)
+    steps = session._buffers.steps
+
+    def interrupted(position: int) -> None:
+        raise KeyboardInterrupt
+
+    steps.run, before = interrupted, session.logits()
+    with pytest.raises(KeyboardInterrupt):
+        session.submit(6)
+    with pytest.raises(SessionInvalid, match="no submitted token"):
+        session.undo()
+    del steps.run
+    assert np.array_equal(session.logits(), before)
+    session.submit(6)
+    other = prepared()
+    other.submit(5)
+    other.submit(6)
+    assert session.snapshot() == other.snapshot()
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(), Sampling(top_p=0.5), Sampling(top_k=2)])
+def test_choices_under_a_mask(sampling: Sampling) -> None:
     session = prepared()
     logits = session.logits()
     allowed = np.zeros(len(logits), bool)
-    allowed[[3, 700]] = True
-    best = 3 if logits[3] >= logits[700] else 700
-    assert session.pick(GREEDY, allowed=allowed).value() == best
-    assert session.pick(Sampling(temperature=1.0), 0.3, allowed).value() in (3, 700)
+    allowed[[3, 700, 701]] = True
+    assert session.pick(sampling, 0.3, allowed).value() == choose(logits, sampling, 0.3, allowed)
+    assert session.pick(sampling, 0.9).value() == choose(logits, sampling, 0.9)
     with pytest.raises(ValueError, match="allows no token"):
-        session.pick(GREEDY, allowed=np.zeros(len(logits), bool))
+        session.pick(sampling, allowed=np.zeros(len(logits), bool))
+    with pytest.raises(ValueError, match="entries"):
+        session.pick(sampling, allowed=allowed[1:])
+
+
+def test_a_closed_session_is_refused() -> None:
+    session = prepared()
+    session.close()
+    for use in (
+        session.logits,
+        session.undo,
+        session.snapshot,
+        lambda: session.submit(1),
+        session.invalidate,
+    ):
+        with pytest.raises(SessionInvalid, match="closed"):
+            use()
 
 
 def test_states_are_exchanged_with_the_reference() -> None:
