@@ -1,4 +1,4 @@
-"""The greedy choice on the device, against the shared one."""
+"""The greedy choice on the device, against the shared one, and where logits are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from ds4cuda.device import Device
-from ds4cuda.kernels import pick
+from ds4cuda.kernels import keep_logits, pick
 from shared.sampling import GREEDY, choose
 from tests.cuda.arrays import numbers
 
@@ -54,3 +54,12 @@ def test_where_nothing_can_be_chosen(device: Device, lost: float) -> None:
     assert picked(device, logits) == 0
     allowed = np.arange(SIZE) > 70
     assert picked(device, logits, allowed) == 71
+
+
+@pytest.mark.parametrize("position", [6, 7])
+def test_logits_are_kept_beside_those_before(device: Device, position: int) -> None:
+    logits = numbers(np.random.default_rng(position), 700)
+    places = np.zeros((2, 700), np.float32)
+    keep_logits.build(device)(logits, np.array([position], np.int32), places)
+    assert np.array_equal(places[(position + 1) % 2], logits)
+    assert not places[position % 2].any()
