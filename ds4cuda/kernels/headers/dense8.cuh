@@ -12,6 +12,8 @@ __device__ __forceinline__ void row_shares(const signed char* weights, const u16
     for (int at = 0; at < ROWS * TOKENS; at++) {
         shares[at] = 0.0f;
     }
+    // A single token's step waits for memory: more is asked for before it is used.
+#pragma unroll (TOKENS == 1 ? 2 : 1)
     for (int column = threadIdx.x % WARP * CODES; column < inputs; column += WARP * CODES) {
         uint4 v[TOKENS];
         float v_scale[TOKENS];

@@ -22,7 +22,7 @@ WARPS = THREADS // 32
 # Rows of a warp, which read codes together.
 ROWS = 4
 # Tokens that read a row together, in a step of several.
-TOKENS = 8
+TOKENS = 4
 
 
 def specialise_for_counts(
