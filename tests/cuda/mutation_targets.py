@@ -19,8 +19,8 @@ from types import FunctionType
 from typing import Any
 
 from ds4cuda.device import Device
+from ds4cuda.kernels import run_experts, run_experts8
 from ds4cuda.kernels.kernel import HEADERS
-from ds4cuda.kernels.run_experts import BLOCK_HEADERS, BLOCK_TYPE
 from tests.cuda.cupy_standin import CupyStandin
 from tests.ksim.mutants import mutants
 from tests.ksim.rewrite import strip_comments
@@ -28,6 +28,8 @@ from tests.support.mutation.target import Case, Target
 
 RESULTS = Path(__file__).parent / "mutants"
 KERNELS = HEADERS.parent
+# Headers that stand for the one that kernels of several block types include.
+_BLOCK_HEADERS = {*run_experts.BLOCK_HEADERS.values(), *run_experts8.BLOCK_HEADERS.values()}
 _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 # Texts whose mutants were not run yet, and why. They have no result.
 _NOT_RUN = "newer than the last run"
@@ -192,7 +194,7 @@ def _folders(path: Path) -> set[str]:
     """The folders of the kernels that a file is part of."""
     if path.suffix == ".cu":
         return {path.parent.name}
-    names = {path.name, BLOCK_TYPE} if path.name in BLOCK_HEADERS.values() else {path.name}
+    names = {path.name, run_experts.BLOCK_TYPE} if path.name in _BLOCK_HEADERS else {path.name}
     sources = KERNELS.rglob("*.cu")
     return {one.parent.name for one in sources if names & set(_INCLUDE.findall(one.read_text("utf-8")))}
 
