@@ -40,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "bench": Command("apps.bench.command:app", "Measure prefill and generation over growing contexts."),
     "pull": Command("apps.pull.command:pull", "Download a model file."),
     "doctor": Command("apps.doctor:doctor", "Check this machine: backends, kernels, memory, model file."),
+    "eval": Command("apps.eval.command:evaluate", "Ask a model questions with known answers."),
     "score": Command("apps.score.command:app", "Score how well a model predicts given continuations."),
     "vectors": Command(
         "apps.vectors.command:vectors", "Check that a model computes what was recorded of it."

@@ -1,0 +1,1 @@
+"""`ds4 eval`: questions with known answers."""

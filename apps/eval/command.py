@@ -1,0 +1,211 @@
+"""`ds4 eval`: the command line. Exit code 0: nothing failed, 1: something did. Spec: apps §3.3."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apps import options
+from apps.console import say
+from apps.eval.selection import parse_counts, select
+from apps.eval.start import EvalWish, run_questions
+from apps.output_file import check_writable
+from shared.errors import UsageError
+from shared.evaluation.input_file import read_bytes
+from shared.questions.extractor_cases import CASES, failures
+from shared.questions.question import Question, read_questions
+from shared.questions.regrade import regrade
+from shared.questions.think_budget import ThinkLimits
+from shared.sampling import Sampling
+from shared.text.effort import Effort
+
+LARGEST_TRACE = 1 << 30
+DEFAULT_TOKENS = 16_000
+DEFAULT_SOFT, DEFAULT_HARD, DEFAULT_RANK = 1024, 512, 3
+
+_BUDGET, _RUN = "Thinking budget", "Run"
+
+
+def evaluate(
+    questions: Annotated[
+        Path | None, typer.Argument(metavar="FILE.jsonl", help="The questions, one JSON object a line.")
+    ] = None,
+    model: options.ModelOption = None,
+    backend: options.BackendOption = "auto",
+    script: options.ScriptOption = None,
+    ctx: Annotated[
+        int | None,
+        typer.Option(
+            "-c",
+            "--ctx",
+            metavar="N",
+            envvar="DS4_CTX",
+            min=1,
+            help="Context size in tokens.",
+            show_default="what the longest question and --tokens need",
+        ),
+    ] = None,
+    tokens: options.MaxTokensOption = DEFAULT_TOKENS,
+    first: Annotated[
+        int | None,
+        typer.Option("--questions", metavar="N", min=1, help="Only the first N.", rich_help_panel=_RUN),
+    ] = None,
+    case_sequence: Annotated[
+        str | None,
+        typer.Option(
+            "--case-sequence",
+            metavar="LIST",
+            help="These numbers in this order, such as 3,1,1.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    expect_tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--expect-tokens",
+            metavar="LIST",
+            help="Fail unless the answers have exactly these numbers of tokens: a gate against drift.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    trace: options.TraceOption = None,
+    regrade_trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--regrade-trace",
+            metavar="FILE",
+            help="Judge the outputs of a trace again, without a model.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    self_test_extractors: Annotated[
+        bool,
+        typer.Option(
+            "--self-test-extractors",
+            help="Check that answers are found in known outputs, and exit.",
+            rich_help_panel=_RUN,
+        ),
+    ] = False,
+    temperature: options.TemperatureOption = 0.0,
+    top_p: options.TopPOption = options.DEFAULT_TOP_P,
+    min_p: options.MinPOption = options.DEFAULT_MIN_P,
+    seed: options.SeedOption = None,
+    think: options.ThinkOption = False,
+    think_max: options.ThinkMaxOption = False,
+    nothink: options.NoThinkOption = False,
+    effort: options.EffortOption = None,
+    soft_limit_reply_budget: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="With so many tokens left, thinking ends where </think> is likely.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = DEFAULT_SOFT,
+    hard_limit_reply_budget: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="With so many tokens left, thinking ends.", rich_help_panel=_BUDGET
+        ),
+    ] = DEFAULT_HARD,
+    soft_limit_think_close_rank: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Likely means: one of the N best tokens.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = DEFAULT_RANK,
+    prefill_chunk: options.PrefillChunkOption = None,
+    load: options.LoadOption = "mmap",
+    quality: options.QualityOption = False,
+    warm_weights: options.WarmWeightsOption = False,
+    threads: options.ThreadsOption = None,
+    power: options.PowerOption = options.DEFAULT_POWER,
+    simulate_memory: options.SimulateMemoryOption = None,
+    effort_profile: options.EffortProfileOption = "auto",
+    activation: options.ActivationOption = "kv",
+    dense_index_rows: options.DenseIndexRowsOption = 0,
+) -> int:
+    """Ask a model questions with known answers, and grade what it says."""
+    if self_test_extractors:
+        return _self_test()
+    if questions is None:
+        raise UsageError("ds4 eval needs a file of questions, one JSON object a line")
+    asked = read_questions(questions)
+    if regrade_trace is not None:
+        return _regrade(regrade_trace, asked)
+    limits = ThinkLimits(
+        tokens, soft_limit_reply_budget, hard_limit_reply_budget, soft_limit_think_close_rank
+    )
+    requested = options.requested_effort(think, think_max, nothink, effort)
+    _check_limits(limits, requested)
+    options.check_seed(seed)
+    chosen = select(asked, first, case_sequence)
+    expected = None if expect_tokens is None else parse_counts(expect_tokens, len(chosen))
+    if trace is not None:
+        check_writable(trace)
+    wish = EvalWish(
+        options.EngineOptions(
+            model=model,
+            backend=backend,
+            script=script,
+            prefill_chunk=prefill_chunk,
+            simulate_memory=simulate_memory,
+            effort_profile=effort_profile,
+            load=load,
+            quality=quality,
+            warm_weights=warm_weights,
+            threads=threads,
+            power=power,
+            activation=activation,
+            dense_index_rows=dense_index_rows,
+        ),
+        ctx,
+        limits,
+        requested,
+        Sampling(temperature, top_p, min_p),
+        int(time.time()) if seed is None else seed,
+        trace,
+    )
+    outcomes = run_questions(wish, chosen)
+    failed = any(outcome.status == "FAILED" for outcome in outcomes)
+    if expected is not None:
+        found = [outcome.generated for outcome in outcomes]
+        say(f"generated tokens {found}, expected {expected}", "ds4.ok" if found == expected else "ds4.error")
+        failed = failed or found != expected
+    return 1 if failed else 0
+
+
+def _self_test() -> int:
+    wrong = failures()
+    for line in wrong:
+        print(line)
+    print(f"extractors: {len(CASES) - len(wrong)} of {len(CASES)} outputs read rightly")
+    return 1 if wrong else 0
+
+
+def _regrade(trace: Path, asked: list[Question]) -> int:
+    result = regrade(read_bytes(trace, "the trace", LARGEST_TRACE), asked)
+    for line in result.lines:
+        print(line)
+    print(result.totals())
+    return 1 if result.failed or result.parse_errors else 0
+
+
+def _check_limits(limits: ThinkLimits, effort: Effort) -> None:
+    if limits.soft < limits.hard:
+        raise UsageError(
+            f"--soft-limit-reply-budget {limits.soft} must not be below --hard-limit-reply-budget "
+            f"{limits.hard}"
+        )
+    if effort != "none" and limits.hard >= limits.tokens:
+        raise UsageError(
+            f"--hard-limit-reply-budget {limits.hard} must be below --tokens {limits.tokens}: nothing would "
+            "be left to think with"
+        )

@@ -1,0 +1,1 @@
+"""Questions with known answers: asking them, grading what comes, and the record of it."""
