@@ -105,8 +105,12 @@ def test_windows_that_end(device: Device, rounds: bool, ratio: int, start: int, 
     width, slots = sum(frontier_widths(SHAPE, ratio)), frontier_slots(ratio)
     first = max(0, start - slots)
     frontier = numbers(random, start + count - first, width)
-    frontier[:, 7] = NO_SCORE if ratio == 128 else frontier[:, 7]
-    frontier[:, 192 + 7] = NO_SCORE if ratio == 128 else frontier[:, 199]  # a channel without scores
+    own_scores = 3 * 192 if ratio == 4 else 192
+    if ratio == 128:
+        frontier[:, own_scores + 7] = NO_SCORE  # a channel without scores
+        frontier[:, own_scores + 8] = NO_SCORE / 2
+    for channel, loud in ((5, 0), (6, ratio - 1)):  # one token outweighs all others of its window
+        frontier[-(first - loud) % ratio :: ratio, own_scores + channel] = 200
     ring = np.full((slots, width), np.nan, np.float32)
     for position in range(first, start):
         ring[position % slots] = frontier[position - first]
