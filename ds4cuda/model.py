@@ -79,7 +79,7 @@ class Model:
         kinds = [rotary_frequencies(shape, ratio) for ratio in (0, 4)]
         self._frequencies = device.upload(np.stack(kinds))
         self._products: Products = (
-            CodeProducts(make_code_operations(device, shape), arrays, weights)
+            CodeProducts(make_code_operations(device, shape), scratch, arrays, shape, weights)
             if activation == "actq"
             else FloatProducts(make_float_operations(device, shape), scratch, arrays, shape, weights)
         )

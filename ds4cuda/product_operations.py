@@ -20,10 +20,15 @@ from ds4cuda.kernels import (
     quantise,
     run_experts,
     run_experts8,
+    sort_pairs,
+    tile_experts,
+    tile_project,
+    tile_project_swiglu,
 )
 from ds4cuda.kernels.kernel import Modules
 from ds4cuda.kernels.quantise import Quantise
 from ds4cuda.kernels.run_experts8 import Experts8
+from ds4cuda.kernels.tile_experts import TileExperts
 from shared.gguf.types import TensorType
 from shared.model.shape import ModelShape
 
@@ -43,13 +48,18 @@ class FloatOperations:
 
 @dataclass(frozen=True, slots=True)
 class CodeOperations:
-    """The same for 8-bit activations; `project_f16` takes float32 ones as before."""
+    """The same for 8-bit activations; `project_f16` takes float32 ones as before. Those in tiles are for many
+    tokens."""
 
     quantise: Quantise
     project: Call
     project_f16: Call
     project_swiglu: Call
     run_experts: Callable[[TensorType, TensorType], Experts8]
+    tile_project: Call
+    tile_project_swiglu: Call
+    sort_pairs: Call
+    tile_experts: Callable[[TensorType, TensorType], TileExperts]
 
 
 def make_float_operations(modules: Modules, shape: ModelShape) -> FloatOperations:
@@ -80,12 +90,20 @@ def make_code_operations(modules: Modules, shape: ModelShape) -> CodeOperations:
     def experts(in_type: TensorType, down_type: TensorType) -> Experts8:
         return run_experts8.build(modules, in_type=in_type, down_type=down_type, **sizes)
 
+    @cache
+    def in_tiles(in_type: TensorType, down_type: TensorType) -> TileExperts:
+        return tile_experts.build(modules, in_type=in_type, down_type=down_type, **sizes)
+
     return CodeOperations(
         quantise=quantise.build(modules),
         project=project8.build(modules),
         project_f16=project.build(modules, storage="f16"),
         project_swiglu=project_swiglu8.build(modules, clamp=shape.swiglu_clamp),
         run_experts=experts,
+        tile_project=tile_project.build(modules),
+        tile_project_swiglu=tile_project_swiglu.build(modules, clamp=shape.swiglu_clamp),
+        sort_pairs=sort_pairs.build(modules),
+        tile_experts=in_tiles,
     )
 
 

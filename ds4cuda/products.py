@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ds4cuda.arrays import StepArrays
+from ds4cuda.kernels import sort_pairs
 from ds4cuda.kernels.group_experts import most_groups
+from ds4cuda.kernels.quantise import DenseCodes, ExpertCodes
+from ds4cuda.kernels.tile_experts import GROUP
 from ds4cuda.product_operations import CodeOperations, FloatOperations
 from ds4cuda.scratch import Scratch
 from ds4cuda.step import Step
@@ -19,6 +22,8 @@ from shared.model.shape import ModelShape
 
 # Pairs of token and slot for each expert from which on it pays to group them by expert.
 _GROUPED_FROM = 2
+# Tokens from which on tensor cores multiply their codes with a matrix: a tile has room for many.
+_TILES_FROM = 32
 
 
 class Products(Protocol):
@@ -74,36 +79,70 @@ class FloatProducts:
 
 
 class CodeProducts:
-    def __init__(self, operations: CodeOperations, arrays: StepArrays, weights: Weights) -> None:
+    def __init__(
+        self,
+        operations: CodeOperations,
+        scratch: Scratch,
+        arrays: StepArrays,
+        shape: ModelShape,
+        weights: Weights,
+    ) -> None:
         self._operations = operations
+        self._scratch = scratch
         self._arrays = arrays
+        self._shape = shape
         self._magnitudes = weights.magnitudes
         for types in _expert_types(weights.layers):
             operations.run_experts(*types)
+            operations.tile_experts(*types)
 
     def project(self, matrix: Matrix, x: Any, y: Any, groups: int = 1) -> None:
+        operations = self._operations
         if matrix.storage == "f16":
-            self._operations.project_f16(matrix, x, y, groups)
+            operations.project_f16(matrix, x, y, groups)
             return
         codes = self._arrays.dense_codes(*x.shape)
-        self._operations.quantise.dense(x, codes)
-        self._operations.project(matrix, codes, y, groups)
+        operations.quantise.dense(x, codes)
+        project = operations.tile_project if len(x) >= _TILES_FROM else operations.project
+        project(matrix, codes, y, groups)
 
     def experts(self, weights: LayerWeights, step: Step) -> None:
-        operations, arrays, experts = self._operations, self._arrays, weights.experts
+        operations, arrays = self._operations, self._arrays
         x, (hidden, shared_hidden) = arrays.x(step), arrays.hidden(step)
-        run, (chosen, shares) = (
-            operations.run_experts(experts.in_type, experts.down_type),
-            arrays.routed(step),
-        )
         dense, codes = arrays.dense_codes(*x.shape), arrays.expert_codes(*x.shape)
         operations.quantise.both(x, dense, codes)
-        operations.project_swiglu(weights.shared_gate_up, dense, shared_hidden)
-        run.gate_up(experts, self._magnitudes, codes, chosen, shares, hidden)
+        if hidden.shape[0] < _GROUPED_FROM * self._shape.expert_count:
+            self._run_experts(weights, step, dense, codes)
+            return
+        operations.tile_project_swiglu(weights.shared_gate_up, dense, shared_hidden)
+        self._tile_experts(weights, step, codes)
+
+    def _run_experts(self, weights: LayerWeights, step: Step, dense: DenseCodes, x: ExpertCodes) -> None:
+        """Pair by pair, the shared expert being one more."""
+        operations, arrays, experts = self._operations, self._arrays, weights.experts
+        (chosen, shares), (hidden, shared_hidden) = arrays.routed(step), arrays.hidden(step)
+        run = operations.run_experts(experts.in_type, experts.down_type)
+        shared = (weights.shared_gate_up, dense, shared_hidden)
+        run.gate_up(experts, self._magnitudes, x, chosen, shares, hidden, *shared)
         dense, codes = arrays.dense_codes(*shared_hidden.shape), arrays.expert_codes(*hidden.shape)
-        operations.quantise.dense(shared_hidden, dense)
-        operations.quantise.expert(hidden, codes)
+        operations.quantise.hidden(hidden, codes, shared_hidden, dense)
         run.down(experts, self._magnitudes, chosen, codes, weights.shared_down, dense, arrays.output(step))
+
+    def _tile_experts(self, weights: LayerWeights, step: Step, x: ExpertCodes) -> None:
+        """Expert by expert; the shared one's output is there before."""
+        operations, arrays, experts = self._operations, self._arrays, weights.experts
+        (chosen, shares), (hidden, shared_hidden) = arrays.routed(step), arrays.hidden(step)
+        output, pairs, count = arrays.output(step), hidden.shape[0], self._shape.expert_count
+        self.project(weights.shared_down, shared_hidden, output)
+        order = self._scratch("pair_order", pairs)
+        groups = self._scratch("pair_groups", 3, sort_pairs.most_groups(pairs, count, GROUP))
+        operations.sort_pairs(chosen, self._scratch("pair_counts", count), order, groups, group=GROUP)
+        tiles = operations.tile_experts(experts.in_type, experts.down_type)
+        tiles.gate_up(experts, self._magnitudes, x, order, groups, shares, hidden)
+        codes = arrays.expert_codes(*hidden.shape)
+        operations.quantise.expert(hidden, codes)
+        outputs = self._scratch("expert_outputs", pairs, self._shape.embedding_width)
+        tiles.down(experts, self._magnitudes, codes, order, groups, outputs, output)
 
 
 def _expert_types(layers: Iterable[LayerWeights]) -> set[tuple[Any, Any]]:

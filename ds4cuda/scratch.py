@@ -61,6 +61,7 @@ def buffer_sizes(shape: ModelShape, tokens: int) -> dict[str, tuple[npt.DTypeLik
     floats |= {"dense_scales": tokens * dense // DENSE_BLOCK, "expert_scales": expert // EXPERT_BLOCK}
     integers = {"position": 1, "tokens": tokens, "chosen_rows": tokens * shape.index_top_k, "experts": pairs}
     integers |= {"pair_order": pairs, "pair_groups": 3 * most_groups(pairs, shape.expert_count)}
+    integers["pair_counts"] = shape.expert_count
     return {
         **{name: (np.float32, count) for name, count in floats.items()},
         **{name: (np.int32, count) for name, count in integers.items()},

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ds4cuda.device import Device
 from ds4cuda.kernels import sort_pairs, tile_experts
-from ds4cuda.kernels.quantise import ExpertCodes
 from ds4cuda.kernels.tile_experts import GROUP
 from ds4cuda.weights import Experts
 from shared.gguf.types import TensorType
@@ -16,21 +14,12 @@ from shared.model.reference_math import swiglu
 from shared.quant.dequantise import dequantise
 from shared.quant.iq2 import iq2_grid
 from tests.cuda.arrays import assert_close, numbers
+from tests.cuda.codes import expert_codes
 from tests.cuda.test_experts import blocks
 
 # Every type once: a tile is the same text for both products.
 KINDS = [(TensorType.IQ2_XXS, TensorType.Q2_K), (TensorType.Q4_K, TensorType.MXFP4)]
 WIDTH, INNER, ENTRIES = 512, 256, 4
-
-
-def codes(random: np.random.Generator, count: int, width: int) -> tuple[ExpertCodes, npt.NDArray[np.float64]]:
-    """Any codes that activations can have, and the numbers that they stand for."""
-    made = random.integers(-127, 128, (count, width // 256, 256)).astype(np.int8)
-    made[0, 0], made[-1, -1] = 127, -127  # the largest sums
-    scales = random.uniform(-0.02, 0.02, (count, width // 256)).astype(np.float32)
-    sums = made.reshape(count, -1, 16).sum(axis=-1, dtype=np.int16)
-    values = made.astype(np.float64) * scales[..., None]
-    return ExpertCodes(made.reshape(count, width), scales, sums), values.reshape(count, width)
 
 
 def sort(device: Device, chosen: np.ndarray, experts: int, group: int) -> tuple[np.ndarray, np.ndarray]:
@@ -67,8 +56,11 @@ def test_experts_in_tiles(device: Device, kinds: tuple[TensorType, TensorType]) 
     gate, up = (blocks(random, in_type, ENTRIES * INNER, WIDTH) for _ in range(2))
     down = blocks(random, down_type, ENTRIES * WIDTH, INNER)
     held, table = Experts(gate, up, down, in_type, down_type), iq2_grid().view("<u4")
-    x, values = codes(random, count, WIDTH)
-    inner, inner_values = codes(random, count * used, INNER)
+    x, values = expert_codes(random, count, WIDTH)
+    inner, inner_values = expert_codes(random, count * used, INNER)
+    for made, meant in ((x, values), (inner, inner_values)):  # the largest sums of codes
+        made.codes[0], made.sums[0] = 127, 16 * 127
+        meant[0] = 127 * np.repeat(made.scales[0].astype(np.float64), 256)
     shares = random.uniform(0.1, 2, (count, used)).astype(np.float32)
     order, groups = sort(device, chosen, ENTRIES, GROUP)
     assert groups[2, :4].tolist() == [10, 1, 64, 25]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ds4cuda.device import Device
@@ -11,14 +10,7 @@ from ds4cuda.kernels import tile_project, tile_project_swiglu
 from ds4cuda.kernels.quantise import DenseCodes
 from shared.model.reference_math import swiglu
 from tests.cuda.arrays import assert_close, matrix
-
-
-def codes(random: np.random.Generator, count: int, width: int) -> tuple[DenseCodes, npt.NDArray[np.float64]]:
-    """Any codes that activations can have, and the numbers that they stand for."""
-    made = random.integers(-127, 128, (count, width // 32, 32)).astype(np.int8)
-    scales = random.uniform(-0.02, 0.02, (count, width // 32)).astype(np.float32)
-    values = made.astype(np.float64) * scales[..., None]
-    return DenseCodes(made.reshape(count, width), scales), values.reshape(count, width)
+from tests.cuda.codes import dense_codes
 
 
 @pytest.mark.parametrize(
@@ -29,7 +21,7 @@ def codes(random: np.random.Generator, count: int, width: int) -> tuple[DenseCod
 def test_products(device: Device, count: int, outputs: int, inputs: int, groups: int) -> None:
     random = np.random.default_rng(count)
     held, weights = matrix(random, "q8_0", outputs, inputs)
-    x, values = codes(random, count, groups * inputs)
+    x, values = dense_codes(random, count, groups * inputs)
     y = np.zeros((count, outputs), np.float32)
     tile_project.build(device)(held, x, y, groups)
     parts = values.reshape(count, groups, inputs)
@@ -51,7 +43,7 @@ def test_the_largest_sums_are_exact(device: Device) -> None:
 def test_a_token_gets_the_same_bits_in_any_company(device: Device) -> None:
     random = np.random.default_rng(3)
     held, _ = matrix(random, "q8_0", 9, 256)
-    x, _ = codes(random, 130, 256)
+    x, _ = dense_codes(random, 130, 256)
     call = tile_project.build(device)
     together, alone = np.zeros((130, 9), np.float32), np.zeros((1, 9), np.float32)
     call(held, x, together)
@@ -66,7 +58,7 @@ def test_a_token_gets_the_same_bits_in_any_company(device: Device) -> None:
 def test_hidden_vectors(device: Device, count: int, width: int, clamp: float) -> None:
     random = np.random.default_rng(4)
     held, weights = matrix(random, "q8_0", 2 * width, 160)
-    x, values = codes(random, count, 160)
+    x, values = dense_codes(random, count, 160)
     hidden = np.zeros((count, width), np.float32)
     tile_project_swiglu.build(device, clamp=clamp)(held, x, hidden)
     gate, up = np.split(values @ weights.T, 2, axis=1)

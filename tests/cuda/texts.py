@@ -34,4 +34,5 @@ def kernel_texts(
         floats.run_experts(kind, kind)
         floats.group_experts(kind, kind)
         codes.run_experts(kind, kind)
+        codes.tile_experts(kind, kind)
     return collector.texts

@@ -1,14 +1,29 @@
 // The products of some rows of an expert's matrices with some vectors in 8 bits, by one block on tensor cores. Follows
-// tensor_cores.cuh, a block type's header and its header of codes. Each warp takes 16 rows and all vectors, a step of
+// tensor_cores.cuh and a block type's header for integer products. Each warp takes 16 rows and all vectors, a step of
 // 256 inputs at a time: its weights are unpacked once for all vectors. Sums over a step are integers and exact.
 //
-// A vector is one of the `x` of quantised rows: codes [rows, inputs], a scale for each 256 of them and int16 sums of
-// each 16. Offsets are 64-bit.
+// A vector is one of the rows of `x`: codes [rows, inputs], a scale for each 256 of them and int16 sums of each 16.
+// Offsets are 64-bit. What a block type needs:
+//   FACTORS: its steps are beside the codes, a byte for each part; else they are small enough to be multiplied into
+//     the codes, one for each half of a part
+//   MINIMA: its weights have minima
+//   blocks of a part have the exponent of a power of two in the place of a step
 constexpr int STEP = 256;
 constexpr int PARTS = STEP / 32;
 constexpr int PITCH = STEP + 16;  // bytes from row to row, so that eight rows lie in different banks
 constexpr int TILE_ROWS = THREADS / WARP * 16;
 constexpr int COLUMNS = VECTORS / 8;
+constexpr bool POWERS = BLOCK_WEIGHTS == 32;
+
+template <bool REAL>
+struct FactorType {
+    typedef int Type;
+};
+template <>
+struct FactorType<true> {
+    typedef float Type;
+};
+typedef FactorType<POWERS>::Type Factor;
 
 struct Quantised {
     const u8* codes;
@@ -37,19 +52,21 @@ __device__ __forceinline__ void unpack_rows(Tile& tile, const u8* upper, const u
         const u8* from = row < TILE_ROWS / 2 ? upper + row * row_bytes : lower + (row - TILE_ROWS / 2) * row_bytes;
         const u8* block = from + (long long)((step * STEP + part * 32) / BLOCK_WEIGHTS) * BLOCK_BYTES;
         const int own = part % (BLOCK_WEIGHTS / 32);
-        u32 codes[8];
-        part_codes(block, own, tile.magnitudes, codes);
+        const CodedPart coded = coded_part(block, own, tile.magnitudes);
         uint4* to = tile.rows + (row * PITCH + part * 32) / 16;
-        to[0] = make_uint4(codes[0], codes[1], codes[2], codes[3]);
-        to[1] = make_uint4(codes[4], codes[5], codes[6], codes[7]);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const u32 step = FACTORS ? 1u : (u32)coded.steps[half], *four = coded.codes + 4 * half;
+            to[half] = make_uint4(four[0] * step, four[1] * step, four[2] * step, four[3] * step);
+        }
         if (FACTORS) {
-            ((u8*)tile.factors)[task] = part_factor(block, own);
+            ((u8*)tile.factors)[task] = POWERS ? block[0] : (u8)coded.steps[0];
         }
         if (MINIMA) {
-            ((u16*)tile.minima)[task] = part_minima(block, own);
+            ((u16*)tile.minima)[task] = (u16)(coded.minima[0] | coded.minima[1] << 8);
         }
         if (part == 0) {
-            tile.scales[row] = block_scales(block);
+            tile.scales[row] = POWERS ? make_float2(0.5f, 0.0f) : make_float2(coded.step, coded.least);
         }
     }
 }
@@ -70,6 +87,11 @@ __device__ __forceinline__ void copy_vectors(Tile& tile, const Quantised& x, int
             tile.vector_scales[vector] = x.scales[block];
         }
     }
+}
+
+// What a byte of `factors` says. Two to the power of an exponent, of which 127 counts as 0, is subnormal for the least.
+__device__ __forceinline__ Factor factor(u32 byte) {
+    return POWERS ? (Factor)__uint_as_float(byte > 0u ? byte << 23 : 1u << 22) : (Factor)byte;
 }
 
 // A step's products of a warp's rows with eight vectors from `first` on, without the vectors' scales. `rows` are the

@@ -19,19 +19,18 @@ from typing import Any
 from ds4cuda.kernels.group_experts import ADD
 from ds4cuda.kernels.kernel import Kernel, Launch, Modules, blocks_for
 from ds4cuda.kernels.quantise import EXPERT_BLOCK, ExpertCodes
-from ds4cuda.kernels.run_experts import BLOCK_HEADERS, BLOCK_TYPE
+from ds4cuda.kernels.run_experts import BLOCK_TYPE
+from ds4cuda.kernels.run_experts8 import BLOCK_HEADERS
 from shared.gguf.types import TensorType
 
 GATE_UP = Kernel("tile_gate_up", Path(__file__).parent / "gate_up.cu")
 DOWN = Kernel("tile_down", Path(__file__).parent / "down.cu")
-BLOCK_CODES = "block_codes.cuh"
 
 
 @dataclass(frozen=True, slots=True)
 class _Codes:
-    """A block type's header of 8-bit codes, and which parts of a tile the type needs."""
+    """What of a tile a block type needs, see expert_tile.cuh."""
 
-    header: str
     factors: bool
     minima: bool
     magnitudes: int = 1
@@ -45,10 +44,10 @@ class _Codes:
 
 
 CODES = {
-    TensorType.IQ2_XXS: _Codes("iq2_xxs_codes.cuh", factors=True, minima=False, magnitudes=256),
-    TensorType.Q2_K: _Codes("q2_k_codes.cuh", factors=False, minima=True),
-    TensorType.Q4_K: _Codes("q4_k_codes.cuh", factors=True, minima=True),
-    TensorType.MXFP4: _Codes("mxfp4_codes.cuh", factors=True, minima=False),
+    TensorType.IQ2_XXS: _Codes(factors=True, minima=False, magnitudes=256),
+    TensorType.Q2_K: _Codes(factors=False, minima=True),
+    TensorType.Q4_K: _Codes(factors=True, minima=True),
+    TensorType.MXFP4: _Codes(factors=True, minima=False),
 }
 THREADS = 256
 ROWS = THREADS // 2  # of a tile: 16 of a warp
@@ -85,8 +84,9 @@ def build(
     def made(kernel: Kernel, kind: TensorType, **constants: int | float) -> tuple[Launch, int]:
         codes = CODES[kind]
         shared = codes.tile_bytes(GROUP)
-        typed = kernel.replacing(BLOCK_TYPE, BLOCK_HEADERS[kind]).replacing(BLOCK_CODES, codes.header)
-        return typed.specialise(modules, SHARED_BYTES=shared, **sizes, **constants), shared
+        constants |= {"FACTORS": codes.factors, "MINIMA": codes.minima, "SHARED_BYTES": shared}
+        typed = kernel.replacing(BLOCK_TYPE, BLOCK_HEADERS[kind])
+        return typed.specialise(modules, **sizes, **constants), shared
 
     of_gate_up, gate_up_bytes = made(GATE_UP, in_type, USED=used, CLAMP=float(clamp))
     of_down, down_bytes = made(DOWN, down_type)

@@ -2,8 +2,8 @@
 #include "warp.cuh"
 #include "dot8.cuh"
 #include "tensor_cores.cuh"
+#include "coded_part.cuh"
 #include "block_type.cuh"
-#include "block_codes.cuh"
 #include "expert_tile.cuh"
 
 constexpr int ROOM = TILE_ROWS + 4;  // floats from vector to vector: lanes that write meet different banks

@@ -3,8 +3,8 @@
 #include "warp.cuh"
 #include "dot8.cuh"
 #include "tensor_cores.cuh"
+#include "coded_part.cuh"
 #include "block_type.cuh"
-#include "block_codes.cuh"
 #include "expert_tile.cuh"
 #include "swiglu.cuh"
 

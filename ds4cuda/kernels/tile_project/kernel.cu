@@ -4,7 +4,7 @@
 #include "tensor_cores.cuh"
 #include "dense_tile.cuh"
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
     tile_project(const signed char* weights, const u16* scales, const signed char* codes, const float* code_scales,
                  float* y, int inputs, int outputs, int groups, int count) {
     __shared__ uint4 shared[SHARED_BYTES / 16];

@@ -7,7 +7,7 @@
 
 constexpr int NUMBERS = TILE_ROWS / 2;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
     tile_project_swiglu(const signed char* weights, const u16* scales, const signed char* codes,
                         const float* code_scales, float* hidden, int inputs, int width, int count) {
     __shared__ uint4 shared[SHARED_BYTES / 16];
