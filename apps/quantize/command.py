@@ -16,7 +16,7 @@ from apps.output_file import check_writable
 from apps.quantize.listing import plan_lines, plan_record, size_text
 from apps.quantize.progress import conversion_progress
 from shared.errors import UsageError
-from shared.quantise.header import imatrix_entries, read_template
+from shared.quantise.header import imatrix_entries, read_template, template_of_checkpoint
 from shared.quantise.imatrix import ImatrixError, read_imatrix
 from shared.quantise.plan import check_imatrix, make_plan
 from shared.quantise.recipe import RECIPE_NAMES, Recipe, parse_layers, parse_override
@@ -31,15 +31,16 @@ def quantize(
         Path,
         typer.Option("--hf", metavar="DIR", help="Folder of the checkpoint: safetensors files, or an index."),
     ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The model file to write.")],
     template: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--template",
             metavar="FILE",
-            help="A GGUF file of the same model: its metadata and vocabulary are taken over.",
+            help="A GGUF file of the same model whose metadata and vocabulary are taken over.",
+            show_default="the checkpoint's config.json and tokenizer.json",
         ),
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The model file to write.")],
+    ] = None,
     recipe: Annotated[
         str,
         typer.Option(
@@ -102,8 +103,8 @@ def quantize(
     check_writable(out)
     if out.exists() and not (overwrite or dry_run):
         raise UsageError(f"{out} exists: name another file, or replace it with --overwrite")
-    model = read_template(template)
     with Checkpoint.open(hf) as checkpoint:
+        model = template_of_checkpoint(hf) if template is None else read_template(template)
         plan = make_plan(checkpoint, model.shape, chosen)
         importances = None if imatrix is None else read_imatrix(imatrix)
         metadata = list(model.metadata)

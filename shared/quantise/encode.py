@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
+from threading import Event
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +37,16 @@ def encoded(
 ) -> Iterator[tuple[PlannedTensor, Bytes]]:
     """Every piece of every tensor, in order, with the tensor that it belongs to.
 
-    At most `workers` pieces are in work and as many wait to be taken. Raises CheckpointError for numbers that
-    cannot be written.
+    At most `workers` pieces are in work and as many wait to be taken; closing the iterator stops them soon.
+    Raises CheckpointError for numbers that cannot be written.
     """
-    jobs = ((tensor, job) for tensor in plan for job in _jobs(tensor, checkpoint, imatrix))
+    stop = Event()
+
+    def check() -> None:
+        if stop.is_set():
+            raise CancelledError
+
+    jobs = ((tensor, job) for tensor in plan for job in _jobs(tensor, checkpoint, imatrix, check))
     waiting: deque[tuple[PlannedTensor, Future[Bytes]]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="ds4-quantise")
     try:
@@ -52,25 +59,32 @@ def encoded(
             owner, future = waiting.popleft()
             yield owner, future.result()
     finally:
+        stop.set()
         pool.shutdown(cancel_futures=True)
 
 
 def _jobs(
-    tensor: PlannedTensor, checkpoint: Checkpoint, imatrix: Imatrix | None
+    tensor: PlannedTensor, checkpoint: Checkpoint, imatrix: Imatrix | None, check: Callable[[], None]
 ) -> Iterator[Callable[[], Bytes]]:
     if tensor.table is not None:
         yield partial(_expert_ids, checkpoint, tensor.table, tensor.id_limit)
         return
     for number, matrix in enumerate(tensor.matrices):
         if len(tensor.dims) == 3:
-            yield partial(_expert, tensor, number, checkpoint, imatrix)
+            yield partial(_expert, tensor, number, checkpoint, imatrix, check)
             continue
         step = max(_PIECE_ELEMENTS // matrix.columns // FP8_BLOCK, 1) * FP8_BLOCK
         for start in range(0, matrix.rows, step):
             yield partial(_part, tensor.type, matrix, checkpoint, start, min(start + step, matrix.rows))
 
 
-def _expert(tensor: PlannedTensor, expert: int, checkpoint: Checkpoint, imatrix: Imatrix | None) -> Bytes:
+def _expert(
+    tensor: PlannedTensor,
+    expert: int,
+    checkpoint: Checkpoint,
+    imatrix: Imatrix | None,
+    check: Callable[[], None],
+) -> Bytes:
     matrix = tensor.matrices[expert]
     importance = None
     if imatrix is not None:
@@ -78,7 +92,8 @@ def _expert(tensor: PlannedTensor, expert: int, checkpoint: Checkpoint, imatrix:
     try:
         if tensor.type is TensorType.MXFP4:
             return repack(*matrix.fp4(checkpoint))
-        return quantise(tensor.type, matrix.floats(checkpoint, 0, matrix.rows), importance)
+        values = matrix.floats(checkpoint, 0, matrix.rows)
+        return quantise(tensor.type, values, importance, check=check)
     except ValueError as fault:
         raise CheckpointError(f"tensor {shown(matrix.stored.name)} {fault}") from None
 

@@ -1,10 +1,11 @@
-"""The metadata of the new file: those of a template, and a note of the importances that were used."""
+"""The metadata of the new file: from the checkpoint or a template, and a note of the importances used."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from shared.gguf.mapping import refusal
 from shared.gguf.reader import GgufFile
 from shared.gguf.types import ValueType
 from shared.gguf.values import StringArray
-from shared.gguf.writer import ArrayValue, MetadataEntry
+from shared.gguf.writer import ArrayValue, MetadataEntry, write_gguf
 from shared.model.shape import ModelShape
 from shared.model.shape_reader import check_architecture, read_shape
+from shared.quantise.hf_config import CONFIG, checkpoint_metadata
 from shared.quantise.imatrix import Imatrix
+from shared.quantise.safetensors import CheckpointError
 
 # Notes of how the template's own weights were made.
 _OF_ITS_WEIGHTS = ("quantize.imatrix.", "general.file_type")
@@ -40,6 +43,22 @@ def read_template(path: Path) -> Template:
             raise refusal(path, problems)
         kept = [key for key in gguf.metadata if not key.startswith(_OF_ITS_WEIGHTS)]
         return Template(shape, tuple(_entry(gguf, key) for key in kept))
+
+
+def template_of_checkpoint(folder: Path) -> Template:
+    """The same from the `config.json` and `tokenizer.json` of a checkpoint. Raises CheckpointError.
+
+    They are judged as every model file is: by writing one, without tensors, and reading it.
+    """
+    metadata = checkpoint_metadata(folder)
+    with TemporaryDirectory() as temporary:
+        path = Path(temporary) / "header.gguf"
+        write_gguf(path, metadata, [])
+        try:
+            return read_template(path)
+        except ModelFileError as error:
+            reason = error.problems[0] if error.problems else str(error)
+            raise CheckpointError(f"{folder / CONFIG} describes no model that can be run: {reason}") from None
 
 
 def imatrix_entries(imatrix: Imatrix) -> Sequence[MetadataEntry]:

@@ -34,13 +34,19 @@ _WEIGHTED: dict[TensorType, tuple[Callable[[Array, Array], Bytes], int]] = {  # 
 WEIGHTED_TYPES = tuple(_WEIGHTED)
 
 
-def quantise(type: TensorType, values: Array, importance: Array | None = None) -> Bytes:
+def quantise(
+    type: TensorType,
+    values: Array,
+    importance: Array | None = None,
+    *,
+    check: Callable[[], None] = lambda: None,
+) -> Bytes:
     """The blocks of `values` [rows, columns], uint8 [rows, bytes of a row].
 
     `importance` [columns], finite and not negative, says how much an error in each column matters; without
     one all matter alike, but for IQ2_XXS, where a column's sum of squares takes its place. Q8_0, F16 and F32
-    do not use it. Raises ValueError for a type that is not written, for values that are not finite, or too
-    large for F16. Spec: model §3, §8.
+    do not use it. `check` is called between pieces: what it raises ends the work. Raises ValueError for a
+    type that is not written, for values that are not finite, or too large for F16. Spec: model §3, §8.
     """
     rows, columns = values.shape
     if not np.isfinite(values).all():
@@ -57,7 +63,7 @@ def quantise(type: TensorType, values: Array, importance: Array | None = None) -
         raise ValueError(f"cannot be written as {type.name}")
     if importance is None and type is TensorType.IQ2_XXS:
         importance = column_energy(values)
-    return _weighted(type, values, _weights(importance, columns))
+    return _weighted(type, values, _weights(importance, columns), check)
 
 
 def column_energy(values: Array) -> Array:
@@ -85,7 +91,7 @@ def _weights(importance: Array | None, columns: int) -> Array:
     return np.maximum(scaled, _LEAST_WEIGHT)
 
 
-def _weighted(type: TensorType, values: Array, weights: Array) -> Bytes:
+def _weighted(type: TensorType, values: Array, weights: Array, check: Callable[[], None]) -> Bytes:
     blocks_of, piece = _WEIGHTED[type]
     across = len(weights) // _SUPER_BLOCK
     blocks = values.reshape(-1, _SUPER_BLOCK)
@@ -93,6 +99,7 @@ def _weighted(type: TensorType, values: Array, weights: Array) -> Bytes:
     result = np.empty((len(blocks), block_bytes(type)), np.uint8)
     with np.errstate(over="ignore", under="ignore"):  # steps beyond binary16 are made the largest
         for start in range(0, len(blocks), piece):
+            check()
             stop = min(start + piece, len(blocks))
             column = np.arange(start, stop) % across
             result[start:stop] = blocks_of(blocks[start:stop], weight_blocks[column])

@@ -15,11 +15,14 @@ import numpy.typing as npt
 from shared.gguf.writer import write_gguf
 from shared.model.shape import ModelShape
 from shared.model.tensors import EXPERT_TYPES, TensorSpec, tensor_table
+from shared.text import marks
+from shared.text.byte_alphabet import ALPHABET
 from tests.support.model_files import SMALL, metadata_of
 
 SHAPE = replace(
     SMALL,
     layer_count=3,
+    vocabulary_size=320,
     expert_count=2,
     experts_used=2,
     expert_width=256,
@@ -90,6 +93,11 @@ class TinyCheckpoint:
             (folder / "model.safetensors.index.json").write_text(text)
         return folder
 
+    def write_config(self, folder: Path) -> None:
+        """`config.json` and `tokenizer.json`, as they lie beside the published weights."""
+        (folder / "config.json").write_text(json.dumps(config_of(self.shape)))
+        (folder / "tokenizer.json").write_text(json.dumps(vocabulary_of(self.shape)))
+
     def write_template(self, path: Path) -> Path:
         """A model file that has this model's metadata, and no tensors."""
         write_gguf(path, metadata_of(self.shape, name="tiny"), [])
@@ -145,6 +153,50 @@ class TinyCheckpoint:
         self.stored[_scales(name)] = ("F8_E8M0", (exponents + 127).astype(np.uint8), exponents.shape)
         values = np.array(_FP4)[codes] * (1 - 2 * negative) * 2.0 ** exponents.repeat(32, axis=1)
         return values.astype(np.float32)
+
+
+def config_of(shape: ModelShape) -> dict[str, Any]:
+    """The published configuration's keys with this shape's numbers."""
+    return {
+        "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "expert_dtype": "fp4",
+        "num_hidden_layers": shape.layer_count, "hidden_size": shape.embedding_width,
+        "vocab_size": shape.vocabulary_size, "num_attention_heads": shape.head_count,
+        "num_key_value_heads": 1, "head_dim": shape.head_dim, "qk_rope_head_dim": shape.rotary_dim,
+        "q_lora_rank": shape.query_rank, "o_lora_rank": shape.output_rank, "o_groups": shape.output_groups,
+        "n_routed_experts": shape.expert_count, "num_experts_per_tok": shape.experts_used,
+        "n_shared_experts": 1, "moe_intermediate_size": shape.expert_width,
+        "num_hash_layers": shape.hash_layers, "sliding_window": shape.window,
+        "index_n_heads": shape.index_heads, "index_head_dim": shape.index_dim,
+        "index_topk": shape.index_top_k, "hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6,
+        "rms_norm_eps": 1e-6, "routed_scaling_factor": 1.5, "norm_topk_prob": True, "swiglu_limit": 10.0,
+        "scoring_func": "sqrtsoftplus", "rope_theta": 10000, "compress_rope_theta": 160000,
+        "rope_scaling": {
+            "type": "yarn", "factor": 16, "beta_fast": 32, "beta_slow": 1,
+            "original_max_position_embeddings": 65536,
+        },
+        "compress_ratios": [*shape.compress_ratios, 0], "max_position_embeddings": 1 << 20,
+    }  # fmt: skip
+
+
+def vocabulary_of(shape: ModelShape) -> dict[str, Any]:
+    """A byte-level vocabulary with the control tokens at its two ends and a few ids left out."""
+    first = [marks.BOS, marks.EOS, marks.PAD]
+    last = [mark for mark in marks.ALL if mark not in first]
+    words = [*first, *ALPHABET, "th", "the"]
+    ends = range(shape.vocabulary_size - len(last), shape.vocabulary_size)
+    added = [*zip(range(3), first, strict=True), *zip(ends, last, strict=True)]
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": number, "content": mark, "special": mark not in (marks.THINK, marks.THINK_END)}
+            for number, mark in added
+        ],
+        "model": {
+            "type": "BPE",
+            "vocab": {word: number for number, word in enumerate(words)},
+            "merges": ["t h", ["th", "e"]],
+        },
+    }
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Stored]) -> None:

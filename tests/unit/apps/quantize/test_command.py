@@ -21,7 +21,7 @@ from tests.support.tiny_checkpoints import TinyCheckpoint, write_imatrix
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
     tiny = TinyCheckpoint()
-    tiny.write(folder / "hf")
+    tiny.write_config(tiny.write(folder / "hf"))
     tiny.write_template(folder / "template.gguf")
     return folder
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quantize(folder: Path, tmp_path: Path):
     def run(*arguments: str, out: Path = tmp_path / "m.gguf") -> int:
-        source = ["--hf", str(folder / "hf"), "--template", str(folder / "template.gguf")]
+        source = ["--hf", str(folder / "hf")]
         return main(["quantize", *source, "--out", str(out), *arguments])
 
     return run
@@ -38,11 +38,18 @@ def quantize(folder: Path, tmp_path: Path):
 def test_it_writes_a_model_file_and_says_so(quantize, tmp_path: Path, capsys) -> None:
     assert quantize("--recipe", "mxfp4", "-t", "1") == 0
     printed = capsys.readouterr()
-    assert printed.out.startswith(f"{tmp_path / 'm.gguf'}: 3.5 MB, 92 tensors, ")
+    assert printed.out.startswith(f"{tmp_path / 'm.gguf'}: 3.7 MB, 92 tensors, ")
     assert printed.err == ""
     with open_model(tmp_path / "m.gguf") as file:
         assert file.gguf.tensors["blk.1.ffn_up_exps.weight"].type is TensorType.MXFP4
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("m.")] == ["m.gguf"]
+
+
+def test_a_template_gives_the_metadata(quantize, folder: Path, tmp_path: Path) -> None:
+    assert quantize("--recipe", "mxfp4", "--template", str(folder / "template.gguf")) == 0
+    with GgufFile.open(tmp_path / "m.gguf") as file:
+        assert file.metadata["general.name"] == "tiny"
+        assert file.metadata["tokenizer.ggml.tokens"][7] == "word7"
 
 
 def test_recipes_layers_and_overrides_reach_the_file(quantize, tmp_path: Path, capsys) -> None:
@@ -66,9 +73,9 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(quantize, tmp_path: Path, 
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "ffn_gate_exps.weight 0-2 256 x 256 x 2 FP4 -> IQ2_XXS 101.4 KB" in lines
     assert "attn_q_a.weight 0-2 256 x 96 F8_E4M3 -> Q8_0 78.3 KB" in lines
-    assert "token_embd.weight 256 x 40 BF16 -> F16 20.5 KB" in lines
+    assert "token_embd.weight 256 x 320 BF16 -> F16 163.8 KB" in lines
     assert "IQ2_XXS 6 tensors 202.8 KB" in lines
-    assert lines[-1] == "92 tensors, 3.2 MB in all, without importances"
+    assert lines[-1] == "92 tensors, 3.5 MB in all, without importances"
     assert not list(tmp_path.glob("m.*"))
 
 
@@ -117,7 +124,7 @@ def test_a_full_disk_is_told_before_the_work(quantize, tmp_path: Path, capsys, m
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     assert quantize("--recipe", "mxfp4") == 1
     error = capsys.readouterr().err
-    assert error.endswith("3.5 MB to write, 268.4 MB free (some is kept in reserve)\n")
+    assert error.endswith("3.7 MB to write, 268.4 MB free (some is kept in reserve)\n")
     assert not list(tmp_path.glob("m.*"))
 
 
@@ -128,6 +135,7 @@ def test_a_full_disk_is_told_before_the_work(quantize, tmp_path: Path, capsys, m
         (["--recipe", "q2-q4", "--q4-layers", "x"], 2, "'x' names no layers"),
         (["--tensor-type", "blk.0"], 2, "is not PREFIX=TYPE"),
         (["--hf", "absent"], 1, "absent is no folder"),
+        (["--hf", "tests"], 1, "tests holds no safetensors files"),
         (["--template", "absent.gguf"], 1, "there is no model file 'absent.gguf'"),
         (["--imatrix", "absent.dat"], 1, "absent.dat: No such file"),
         (["--imatrix", __file__], 1, "no file of importances, or damaged"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import gguf
 import numpy as np
@@ -16,7 +17,8 @@ from shared.model.reference import Reference
 from shared.model.reference_state import ReferenceState
 from shared.model.reference_weights import ReferenceWeights
 from shared.quant.dequantise import dequantise
-from shared.quantise.header import imatrix_entries, read_template
+from shared.quantise import encode
+from shared.quantise.header import Template, imatrix_entries, read_template, template_of_checkpoint
 from shared.quantise.imatrix import Imatrix, read_imatrix
 from shared.quantise.plan import check_imatrix, make_plan
 from shared.quantise.recipe import Recipe
@@ -62,9 +64,14 @@ def folder(tiny: TinyCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def converted(
-    folder: Path, path: Path, recipe: Recipe, imatrix: Imatrix | None = None, workers: int = 2
+    folder: Path,
+    path: Path,
+    recipe: Recipe,
+    imatrix: Imatrix | None = None,
+    workers: int = 2,
+    template: Template | None = None,
 ) -> Path:
-    template = read_template(folder / "template.gguf")
+    template = template or read_template(folder / "template.gguf")
     with Checkpoint.open(folder) as checkpoint:
         plan = make_plan(checkpoint, template.shape, recipe)
         metadata = [*template.metadata, *(() if imatrix is None else imatrix_entries(imatrix))]
@@ -143,6 +150,45 @@ def test_metadata_are_those_of_the_template(folder: Path, lossless: Path) -> Non
 def test_bytes_do_not_depend_on_the_number_of_workers(folder: Path, mixed: Path, tmp_path: Path) -> None:
     alone = converted(folder, tmp_path / "alone.gguf", MIXED, workers=1)
     assert alone.read_bytes() == mixed.read_bytes()
+
+
+def test_without_a_template_the_checkpoint_describes_itself(
+    folder: Path, lossless: Path, tiny: TinyCheckpoint, tmp_path: Path
+) -> None:
+    tiny.write_config(folder)
+    own = converted(folder, tmp_path / "own.gguf", Recipe("mxfp4"), template=template_of_checkpoint(folder))
+    with open_model(own) as file, GgufFile.open(lossless) as other:
+        assert file.name == folder.name
+        assert file.shape == tiny.shape
+        assert all(bytes(file.gguf.data(name)) == bytes(other.data(name)) for name in other.tensors)
+        assert file.tokenizer.decode(file.tokenizer.encode_text("the théâtre")).decode() == "the théâtre"
+    assert {field.name for field in gguf.GGUFReader(own).fields.values()} > set(file.gguf.metadata)
+
+
+def test_work_that_nobody_waits_for_stops(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = Event()
+    ended = []
+
+    def endless(type, values, importance=None, *, check):
+        begun.set()
+        try:
+            while True:
+                check()
+        finally:
+            ended.append(type)
+
+    monkeypatch.setattr(encode, "quantise", endless)
+    with Checkpoint.open(folder) as checkpoint:
+        shape = read_template(folder / "template.gguf").shape
+        plan = make_plan(checkpoint, shape, Recipe("mxfp4", overrides=FOUR_BITS))
+        quick, slow = (
+            tensor for tensor in plan if "ffn_down_exps" in tensor.name and ".1." not in tensor.name
+        )
+        pieces = encode.encoded([quick, slow], checkpoint, None, workers=2)
+        next(pieces)
+        assert begun.wait(60)
+        pieces.close()
+    assert ended
 
 
 def test_an_imatrix_guides_its_experts_and_is_noted(

@@ -93,6 +93,20 @@ def test_without_importance_iq2_xxs_takes_the_energy_of_columns() -> None:
     assert np.isfinite(column_energy(values * np.float32(1e22))).all()
 
 
+@pytest.mark.parametrize("type", WEIGHTED_TYPES)
+def test_a_check_between_pieces_can_end_the_work(type: TensorType) -> None:
+    calls = []
+
+    def check() -> None:
+        calls.append(type)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        quantise(type, np.ones((300, 256), np.float32), check=check)
+    assert len(calls) == 2
+
+
 def test_plain_types_are_stored_as_they_are() -> None:
     values = normal(2, 32)
     np.testing.assert_array_equal(quantise(TensorType.F32, values).view("<f4"), values)

@@ -40,8 +40,8 @@ def f32(*shape: int) -> tuple[str, np.ndarray, tuple[int, ...]]:
         ("layers.1.ffn.experts.1.w3.weight", None, r"'layers.1.ffn.experts.1.w3' is missing"),
         ("layers.1.ffn.experts.1.w3.scale", None, "w3.weight' has no scales"),
         ("norm.weight", f32(255), r"'norm.weight' has the size \[255\], expected \[256\]"),
-        ("embed.weight", f32(256, 40), r"'embed.weight' has the size \[256, 40\], expected \[40, 256\]"),
-        ("layers.0.ffn.gate.tid2eid", f32(40, 2), r"is F32 \[40, 2\], expected I64 \[40, 2\]"),
+        ("embed.weight", f32(256, 320), r"'embed.weight' has the size \[256, 320\], expected \[320, 256\]"),
+        ("layers.0.ffn.gate.tid2eid", f32(320, 2), r"is F32 \[320, 2\], expected I64 \[320, 2\]"),
         ("layers.0.ffn.experts.0.w1.weight", f32(256, 256), "is F32: only FP4 can become MXFP4"),
     ],
 )
