@@ -99,7 +99,7 @@ def test_grouped_experts(device: Device, kinds: tuple[TensorType, TensorType]) -
     assert_close(grouped_y, y, 5e-6)
 
 
-@pytest.mark.parametrize(("experts", "used"), [(8, 3), (384, 6), (37, 1)])
+@pytest.mark.parametrize(("experts", "used"), [(8, 3), (384, 6), (37, 1), (40, 32)])
 def test_the_best_experts_are_chosen(device: Device, experts: int, used: int) -> None:
     random = np.random.default_rng(experts)
     logits = 6 * numbers(random, 4, experts)
