@@ -13,6 +13,7 @@ from typing import Literal
 
 import mlx.core as mx
 
+from ds4mlx.arrays import arrays
 from ds4mlx.operations import Operations, plain_operations
 from ds4mlx.state import State, StepResult
 from ds4mlx.step import Step
@@ -58,7 +59,7 @@ class Streams:
         return Streams(self.values[-1:], self.output[-1:], self.joint[-1:])
 
     def arrays(self) -> list[mx.array]:
-        return [part for part in (self.values, self.output, self.joint) if part is not None]
+        return list(arrays(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,9 @@ class AttentionInputs:
     index_queries: mx.array | None
 
 
-# Called after each layer with its number and the streams so far; may evaluate, and may raise to stop.
-LayerDone = Callable[[int, Streams], None]
+# Called after each layer with its number, the streams so far and the layer's rows that the step keeps and has
+# appended; may evaluate, and may raise to stop.
+LayerDone = Callable[[int, Streams, list[mx.array]], None]
 
 
 class Model:
@@ -119,10 +121,11 @@ class Model:
         streams = self.embed(tokens)
         for index in range(self.shape.layer_count):
             streams, inputs = self.layer(index, state, streams, tokens, step)
-            rows.append(inputs.rows)
-            frontiers.append(inputs.frontier)
+            kept = state.kept(index, inputs.rows, inputs.frontier)
+            rows.append(kept[0])
+            frontiers.append(kept[1])
             if layer_done is not None:
-                layer_done(index, streams)
+                layer_done(index, streams, list(arrays((kept, state.compressed[index]))))
         logits = self.output_head(streams.last()).squeeze(0)
         return StepResult(step.count, logits, rows, frontiers)
 

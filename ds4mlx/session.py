@@ -191,9 +191,9 @@ class MlxSession:
         state = self._open_state()
         started = self._power.start()
 
-        def layer_done(layer: int, streams: Streams) -> None:
+        def layer_done(layer: int, streams: Streams, rows: list[mx.array]) -> None:
             nonlocal started
-            mx.eval(streams.arrays())
+            mx.eval(streams.arrays(), rows)
             self._power.rest(f"prefill.{layer}", started, cancelled)
             started = self._power.start()
             if cancelled is not None and cancelled():

@@ -16,7 +16,7 @@ import mlx.core as mx
 import numpy as np
 
 from ds4mlx.kernels import stack_rows
-from shared.model.frontier import empty_ring
+from shared.model.frontier import empty_ring, frontier_slots
 from shared.model.memory import compressed_capacity
 from shared.model.shape import ModelShape
 
@@ -50,6 +50,13 @@ def read_ring(ring: mx.array, position: int, count: int) -> mx.array:
     return mx.concatenate([ring[slot:], ring[: slot + count - slots]], axis=0)
 
 
+def last_rows(rows: mx.array, slots: int) -> mx.array:
+    """Of a step's rows those that a ring of so many slots will hold, in memory of their own: a part of the
+    rows would keep all of them, in every layer until the step is done."""
+    count = rows.shape[0]
+    return rows if count <= slots else mx.take(rows, mx.arange(count - slots, count), axis=0)
+
+
 @dataclass(slots=True)
 class CompressedRows:
     """Append-only rows of one compressed layer. D head dim, I indexer dim."""
@@ -64,8 +71,8 @@ class CompressedRows:
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """What a step of `count` tokens leaves behind: logits float32 [vocabulary] after its last token, and for
-    each layer the tokens' rows [count, D] and frontier rows [count, width], the latter None on window-only
-    layers."""
+    each layer the rows [tokens, D] and frontier rows [tokens, width] of its last tokens, as many as the rings
+    hold; no frontier rows on window-only layers."""
 
     count: int
     logits: mx.array
@@ -131,12 +138,18 @@ class State:
         ratio = self.shape.compress_ratios[layer]
         self.frontiers[ratio][self._place[layer]] = rows
 
+    def kept(self, layer: int, rows: mx.array, frontier: mx.array | None) -> tuple[mx.array, mx.array | None]:
+        """Of a layer's rows [count, D] and frontier rows [count, width] in a step those that it leaves."""
+        if frontier is not None:
+            frontier = last_rows(frontier, frontier_slots(self.shape.compress_ratios[layer]))
+        return last_rows(rows, self.ring_rows), frontier
+
     def advance(self, result: StepResult) -> None:
         """Move on to after the step. Logits are no part of the state: nothing of `result` is kept."""
-        self.raw = self._written(self.raw, result.rows)
+        self.raw = self._written(self.raw, result.rows, result.count)
         for ratio, layers in self.members.items():
             rows = [found for layer in layers if (found := result.frontiers[layer]) is not None]
-            self.frontiers[ratio] = self._written(self.frontiers[ratio], rows)
+            self.frontiers[ratio] = self._written(self.frontiers[ratio], rows, result.count)
         self.position += result.count
 
     def reset(self) -> None:
@@ -145,12 +158,13 @@ class State:
         for ratio in self.members:
             self.frontiers[ratio] = self._empty_frontiers(ratio)
 
-    def _written(self, rings: mx.array, rows: Sequence[mx.array]) -> mx.array:
-        """`rings` [layers, slots, width] with each layer's new rows. A single token's rows are written for
-        many layers at once: a launch for each layer would cost more than all of its bytes."""
-        if rows[0].shape[0] > 1:
+    def _written(self, rings: mx.array, rows: Sequence[mx.array], count: int) -> mx.array:
+        """`rings` [layers, slots, width] with each layer's rows of the last of `count` tokens. A single
+        token's rows are written for many layers at once: a launch for each layer would cost more than all of
+        its bytes."""
+        if count > 1:
             for layer, new in enumerate(rows):
-                rings = write_ring(rings, layer, self.position, new)
+                rings = write_ring(rings, layer, self.position + count - new.shape[0], new)
             return rings
         slot = self.position % rings.shape[1]
         for first in range(0, len(rows), stack_rows.LARGEST):

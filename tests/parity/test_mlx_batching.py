@@ -92,7 +92,9 @@ class LayersAlone:
 def layer_inputs(model: Model, tokens: Sequence[int], context: int) -> list[mx.array]:
     ids = mx.array(list(tokens), mx.int32)
     inputs = [model.embed(ids).values]
-    model.forward(ids, model.open_state(context), lambda _, streams: inputs.append(model.settled(streams)))
+    model.forward(
+        ids, model.open_state(context), lambda _, streams, __: inputs.append(model.settled(streams))
+    )
     mx.eval(inputs)
     return inputs[:-1]
 

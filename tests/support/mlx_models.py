@@ -50,7 +50,7 @@ class Run:
         last: list = []
         ids = mx.array(list(tokens), mx.int32)
         result = self._model.forward(
-            ids, self.state, lambda _, streams: last.append(streams) or mx.eval(streams.arrays())
+            ids, self.state, lambda _, streams, rows: last.append(streams) or mx.eval(streams.arrays(), rows)
         )
         self.state.advance(result)
         logits = self._model.output_head(last[-1])

@@ -156,7 +156,7 @@ def traced_step(
     state = model.open_state(moment.end + 1)
     state.position = moment.start
 
-    def layer_done(index: int, streams: object) -> None:
+    def layer_done(index: int, *_: object) -> None:
         traced.layer = index + 1 if index + 1 < shape.layer_count else None
 
     def step(tokens: Any, *arrays: Any) -> list[Any]:

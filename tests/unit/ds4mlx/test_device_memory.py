@@ -10,6 +10,7 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from ds4mlx.model import Streams  # noqa: E402
 from ds4mlx.session import MlxSession  # noqa: E402
 from shared.power import PowerGovernor  # noqa: E402
 from tests.support.golden import golden_logits  # noqa: E402
@@ -65,3 +66,22 @@ def test_a_prefill_step_is_evaluated_layer_by_layer(monkeypatch: pytest.MonkeyPa
     between = "".join(event[0] for event in events)
     assert "ll" not in between
     session.close()
+
+
+def test_a_step_keeps_no_more_rows_than_its_rings_hold() -> None:
+    """Nor on its way: all rows of all layers would be more than what a layer needs."""
+    whole = model()
+    state = whole.open_state(2048)
+    tokens = mx.array([token for _ in range(4) for token in TOKENS][:1000], mx.int32)
+    held: list[int] = []
+
+    def layer_done(layer: int, streams: Streams, rows: list[mx.array]) -> None:
+        mx.eval(streams.arrays(), rows)
+        held.append(mx.get_active_memory() - sum(array.nbytes for array in streams.arrays()))
+
+    result = whole.forward(tokens, state, layer_done)
+    left = [*result.rows, *(rows for rows in result.frontiers if rows is not None)]
+    rings = state.raw.nbytes + sum(ring.nbytes for ring in state.frontiers.values())
+    assert sum(array.nbytes for array in left) <= rings
+    # Both layers are of one kind.
+    assert held[-1] - held[-3] <= rings

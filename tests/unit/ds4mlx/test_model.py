@@ -86,7 +86,7 @@ def test_streams_after_the_last_position(mode: str) -> None:
     after: list[mx.array] = []
     ids = mx.array(golden["tokens"].tolist(), mx.int32)
     subject.forward(
-        ids, subject.open_state(400), lambda _, streams: after.append(subject.settled(streams.last())[0])
+        ids, subject.open_state(400), lambda _, streams, __: after.append(subject.settled(streams.last())[0])
     )
     found = np.abs(np.array(mx.stack(after)) - golden[f"hc_after_layer_last_{mode}"])
     assert found.max() <= (FLOAT_LIMIT if mode == "float" else 5e-3)
