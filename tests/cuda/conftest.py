@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cuda.on_device import ELSEWHERE, HostArrayDevice, on_device
+from tests.cuda.on_device import ELSEWHERE, HostArrayDevice, kernel_device, on_device
 
 if TYPE_CHECKING:
     from ds4cuda.device import Device
@@ -23,16 +23,4 @@ _CHECKS = [
 @pytest.fixture(params=[pytest.param(("gpu", 0), id="gpu")] if on_device() else _CHECKS)
 def device(request: pytest.FixtureRequest) -> Device | HostArrayDevice:
     """A device whose kernels run with some level of checks and some order of threads; on a GPU as they do."""
-    check, seed = request.param
-    if check == "gpu":
-        import cupy
-
-        return HostArrayDevice(cupy)
-    from ds4cuda.device import Device
-    from tests.cuda.cupy_standin import CupyStandin
-    from tests.ksim import clang_missing
-
-    missing = clang_missing()
-    if missing:
-        pytest.skip(missing)
-    return Device(CupyStandin(check=check, seed=seed))
+    return kernel_device(*request.param)

@@ -10,10 +10,13 @@ import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from ds4cuda.device import Device
 
 VARIABLE = "DS4_CUDA_DEVICE"
 ELSEWHERE = (
@@ -21,7 +24,6 @@ ELSEWHERE = (
     "test_capture.py",
     "test_contracts_on_device.py",
     "test_device_script.py",
-    "test_far_rows.py",
     "test_interchange.py",
     "test_loading.py",
     "test_mutants.py",
@@ -40,6 +42,25 @@ Bytes = npt.NDArray[np.uint8]
 def on_device() -> bool:
     """Whether this run of the tests is to use the GPU."""
     return os.environ.get(VARIABLE) == "1"
+
+
+def kernel_device(check: str = "fast", seed: int = 0) -> Device | HostArrayDevice:
+    """A device for the contract of a kernel: the GPU, or one in the simulator with this level of checks and
+    order of threads. Skips the test where neither can be had."""
+    if on_device():
+        import cupy
+
+        return HostArrayDevice(cupy)
+    import pytest
+
+    from ds4cuda.device import Device
+    from tests.cuda.cupy_standin import CupyStandin
+    from tests.ksim import clang_missing
+
+    missing = clang_missing()
+    if missing:
+        pytest.skip(missing)
+    return Device(CupyStandin(check=check, seed=seed))
 
 
 class HostArrayDevice:
