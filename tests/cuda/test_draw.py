@@ -85,6 +85,19 @@ def test_equal_logits_go_by_their_ids(device: Device) -> None:
         reached = [drawn(flat, sampling, uniform) for uniform in (0.0, 0.25, 0.25 + 2.0**-24, 1 - 2.0**-24)]
         last = 511 if sampling == Sampling() else 255
         assert reached == [0, (last + 1) // 4 - 1, (last + 1) // 4, last]
+    assert drawn(flat, Sampling(min_p=1.0), 0.5) == 255
+    assert drawn(flat, Sampling(min_p=1.5), 0.5) == 0
+    even = np.arange(SIZE) % 2 == 0
+    assert drawn(flat, Sampling(min_p=1.5), 0.5, ~even) == 1
+    assert drawn(flat, Sampling(top_p=0.5), 0.5, ~even) == 127
+
+
+@pytest.mark.parametrize("sampling", [Sampling(min_p=0.0), Sampling(min_p=0.0, top_p=0.999), Sampling()])
+def test_the_first_token_is_drawn_by_nothing(device: Device, sampling: Sampling) -> None:
+    """However little it weighs, if the minimum leaves it in."""
+    drawn, logits = drawer(device), numbers(np.random.default_rng(5), SIZE)
+    logits[0] = -900
+    assert (drawn(logits, sampling, 0.0) == 0) == (sampling == Sampling(min_p=0.0))
 
 
 def test_masks_and_logits_that_cannot_be_drawn(device: Device) -> None:

@@ -42,10 +42,9 @@ __device__ __forceinline__ u32 ordered(float logit) {
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The least sum that uses up `part` of `total`; at least that of a first token.
+// The sum that uses up `part` of `total`, in whole units; at least that of a first token.
 __device__ __forceinline__ u64 share_of(double part, u64 total) {
-    const u64 share = (u64)ceil(part * (double)total);
-    return min(max(share, 1ull), total);
+    return min(max((u64)(part * (double)total), 1ull), total);
 }
 
 // The sum up to each lane, its own number included.
