@@ -16,7 +16,6 @@ from ds4cuda.kernels import (
     project,
     project8,
     project_swiglu,
-    project_swiglu8,
     quantise,
     run_experts,
     run_experts8,
@@ -54,7 +53,6 @@ class CodeOperations:
     quantise: Quantise
     project: Call
     project_f16: Call
-    project_swiglu: Call
     run_experts: Callable[[TensorType, TensorType], Experts8]
     tile_project: Call
     tile_project_swiglu: Call
@@ -98,7 +96,6 @@ def make_code_operations(modules: Modules, shape: ModelShape) -> CodeOperations:
         quantise=quantise.build(modules),
         project=project8.build(modules),
         project_f16=project.build(modules, storage="f16"),
-        project_swiglu=project_swiglu8.build(modules, clamp=shape.swiglu_clamp),
         run_experts=experts,
         tile_project=tile_project.build(modules),
         tile_project_swiglu=tile_project_swiglu.build(modules, clamp=shape.swiglu_clamp),

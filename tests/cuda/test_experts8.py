@@ -34,7 +34,10 @@ def test_experts(device: Device, kind: TensorType) -> None:
     x, values = expert_codes(random, COUNT, width)
     shares = random.uniform(0.1, 2, (COUNT, USED)).astype(np.float32)
     hidden = np.zeros((COUNT * USED, inner), np.float32)
-    run.gate_up(experts, table, x, CHOSEN, shares, hidden)
+    shared_gate_up, shared_weights = matrix(random, "q8_0", 2 * inner, width)
+    dense, dense_values = dense_codes(random, COUNT, width)
+    shared_hidden = np.zeros((COUNT, inner), np.float32)
+    run.gate_up(experts, table, x, CHOSEN, shares, hidden, shared_gate_up, dense, shared_hidden)
     gates, ups = (dequantise(kind, part, (ENTRIES, inner, width)).astype(np.float64) for part in (gate, up))
     for token, slot in np.ndindex(COUNT, USED):
         of_gate, of_up = (
@@ -42,6 +45,8 @@ def test_experts(device: Device, kind: TensorType) -> None:
         )
         expected = swiglu(of_gate, of_up, 10.0) * shares[token, slot]
         assert_close(hidden[token * USED + slot], expected, 5e-6)
+    of_gate, of_up = np.split((dense_values @ shared_weights.T).astype(np.float32), 2, axis=1)
+    assert_close(shared_hidden, swiglu(of_gate, of_up, 10.0), 5e-6)
 
     held, shared_weights = matrix(random, "q8_0", width, inner)
     (codes, hidden_values), y = (

@@ -73,6 +73,14 @@ def test_both_at_once(device: Device) -> None:
     assert_expert(to_expert, x)
 
 
+def test_hidden_vectors(device: Device) -> None:
+    x, shared = awkward(6, 512), awkward(2, 512) * np.float32(3)
+    to, to_dense = expert_codes(6, 512), dense_codes(2, 512)
+    quantise.build(device).hidden(x, to, shared, to_dense)
+    assert_expert(to, x)
+    assert_dense(to_dense, shared)
+
+
 def test_the_first_of_equal_largest_numbers_gives_the_sign(device: Device) -> None:
     """In every pair of lanes, and within a lane."""
     for first, second in ((0, 1), (7, 8), (15, 16), (31, 32), (63, 64), (127, 128), (3, 255)):

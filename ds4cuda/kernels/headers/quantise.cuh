@@ -12,15 +12,15 @@ struct Eight {
     bool inside;
 };
 
-// The numbers of the calling lane, blocks (columns, row) of THREADS threads. Whether the warp has any.
-__device__ __forceinline__ bool load_eight(const float* x, int width, Eight& eight) {
+// The calling lane's numbers of one of the rows of x; blocks (columns, ...) of THREADS threads. Whether the warp has any.
+__device__ __forceinline__ bool load_eight(const float* x, int width, int row, Eight& eight) {
     const int first = (blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP) * EXPERT_BLOCK;
     const int column = first + threadIdx.x % WARP * EACH;
     if (first >= width) {
         return false;
     }
     eight.inside = column < width;
-    eight.place = (long long)blockIdx.y * width + (eight.inside ? column : 0);
+    eight.place = (long long)row * width + (eight.inside ? column : 0);
 #pragma unroll
     for (int at = 0; at < EACH; at += 4) {
         const float4 four = *(const float4*)(x + eight.place + at);

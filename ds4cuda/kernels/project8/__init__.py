@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ds4cuda.kernels.kernel import Constant, Kernel, Launch, Modules, blocks_for, int32
+from ds4cuda.kernels.kernel import Kernel, Modules, blocks_for, int32
 from ds4cuda.kernels.quantise import DenseCodes
 
 KERNEL = Kernel("project8", Path(__file__).parent / "kernel.cu")
@@ -25,28 +25,21 @@ ROWS = 4
 TOKENS = 4
 
 
-def specialise_for_counts(
-    kernel: Kernel, modules: Modules, **constants: Constant
-) -> Callable[[int], tuple[Launch, int]]:
-    """-> for a step of n tokens: the kernel and how many tokens it takes together."""
-
-    def of(tokens: int) -> tuple[Launch, int]:
-        return kernel.specialise(modules, ROWS=ROWS, TOKENS=tokens, THREADS=THREADS, **constants), tokens
-
-    one, several = of(1), of(TOKENS)
-    return lambda count: one if count == 1 else several
-
-
 def build(modules: Modules) -> Callable[..., None]:
     """-> call(matrix, x, y, groups=1)."""
-    of = specialise_for_counts(KERNEL, modules)
+    launches = {
+        tokens: KERNEL.specialise(modules, ROWS=ROWS, TOKENS=tokens, THREADS=THREADS)
+        for tokens in (1, TOKENS)
+    }
 
     def call(matrix: Any, x: DenseCodes, y: Any, groups: int = 1) -> None:
         count = y.shape[0]
-        launch, tokens = of(count)
+        tokens = 1 if count == 1 else TOKENS
         sizes = (matrix.inputs, matrix.outputs, groups, count)
         warps = groups * blocks_for(matrix.outputs // groups, ROWS)
         grid = (blocks_for(warps, WARPS), blocks_for(count, tokens))
-        launch(grid, THREADS, matrix.weights, matrix.scales, x.codes, x.scales, y, *map(int32, sizes))
+        launches[tokens](
+            grid, THREADS, matrix.weights, matrix.scales, x.codes, x.scales, y, *map(int32, sizes)
+        )
 
     return call

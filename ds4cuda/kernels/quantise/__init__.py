@@ -18,6 +18,7 @@ from ds4cuda.kernels.kernel import Kernel, Modules, blocks_for, int32
 DENSE = Kernel("quantise_dense", Path(__file__).parent / "dense.cu")
 EXPERT = Kernel("quantise_expert", Path(__file__).parent / "expert.cu")
 BOTH = Kernel("quantise_both", Path(__file__).parent / "both.cu")
+HIDDEN = Kernel("quantise_hidden", Path(__file__).parent / "hidden.cu")
 THREADS = 128
 WARPS = THREADS // 32
 # Numbers that share a scale: before a dense matrix (Q8_0), before routed experts (Q8_K).
@@ -45,11 +46,13 @@ class ExpertCodes:
 
 @dataclass(frozen=True, slots=True)
 class Quantise:
-    """`dense(x, codes)`, `expert(x, codes)`, or `both(x, dense codes, expert codes)` in one launch."""
+    """`dense(x, codes)` and `expert(x, codes)`; in one launch `both(x, dense codes, expert codes)`, and
+    `hidden(x, codes, shared x, dense codes)` of two arrays of one width."""
 
     dense: Callable[[Any, DenseCodes], None]
     expert: Callable[[Any, ExpertCodes], None]
     both: Callable[[Any, DenseCodes, ExpertCodes], None]
+    hidden: Callable[[Any, ExpertCodes, Any, DenseCodes], None]
 
 
 def build(modules: Modules) -> Quantise:
@@ -64,6 +67,14 @@ def build(modules: Modules) -> Quantise:
 
         return call
 
+    of_hidden = HIDDEN.specialise(modules, THREADS=THREADS)
+
+    def hidden(x: Any, to: ExpertCodes, shared: Any, to_dense: DenseCodes) -> None:
+        pairs, width = x.shape
+        grid = (blocks_for(width, WARPS * EXPERT_BLOCK), pairs + shared.shape[0])
+        arrays = (x, to.codes, to.scales, to.sums, shared, to_dense.codes, to_dense.scales)
+        of_hidden(grid, THREADS, *arrays, int32(width), int32(pairs))
+
     of_dense, of_expert, of_both = made(DENSE), made(EXPERT), made(BOTH)
     return Quantise(
         dense=lambda x, to: of_dense(x, to.codes, to.scales),
@@ -71,4 +82,5 @@ def build(modules: Modules) -> Quantise:
         both=lambda x, dense, expert: of_both(
             x, dense.codes, dense.scales, expert.codes, expert.scales, expert.sums
         ),
+        hidden=hidden,
     )

@@ -4,7 +4,7 @@
 
 extern "C" __global__ void quantise_dense(const float* x, signed char* codes, float* scales, int width) {
     Eight eight;
-    if (load_eight(x, width, eight)) {
+    if (load_eight(x, width, blockIdx.y, eight)) {
         store_dense_codes(eight, codes, scales);
     }
 }

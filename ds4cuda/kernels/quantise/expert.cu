@@ -4,7 +4,7 @@
 
 extern "C" __global__ void quantise_expert(const float* x, signed char* codes, float* scales, short* sums, int width) {
     Eight eight;
-    if (load_eight(x, width, eight)) {
+    if (load_eight(x, width, blockIdx.y, eight)) {
         store_expert_codes(eight, codes, scales, sums);
     }
 }

@@ -2,7 +2,8 @@
 
 Contract, for n tokens, E experts of width F of which K are used; codes, scales and sums as of quantise:
 `gate_up`: the input's [n, D], gate and up uint8 [E * F, row bytes] (blocks as in the file), chosen int32 [n,
-K], shares float32 [n, K] -> hidden float32 [n * K, F] = swiglu(gate x, up x) * share.
+K], shares float32 [n, K] -> hidden float32 [n * K, F] = swiglu(gate x, up x) * share; the input's dense ones
+[n, D] and the shared expert's Q8_0 matrix [2 * F, D] -> its hidden vectors float32 [n, F].
 `down`: the hidden vectors' [n * K, F], down uint8 [E * D, row bytes], the shared expert's hidden vectors'
 dense ones [n, F] and its Q8_0 matrix [D, F] -> y float32 [n, D]: the shared expert's output, and those of the
 slots in order. Each slot counts, also where a token names an expert twice.
@@ -38,8 +39,9 @@ BLOCK_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Experts8:
-    """`gate_up(experts, table, x, chosen, shares, hidden)` and `down(experts, table, chosen, hidden,
-    shared_down, shared_hidden, y)`, `table` the magnitudes of IQ2_XXS, uint32 [256, 2]."""
+    """`gate_up(experts, table, x, chosen, shares, hidden, shared_gate_up, dense x, shared_hidden)` and
+    `down(experts, table, chosen, hidden, shared_down, shared_hidden, y)`, `table` the magnitudes of IQ2_XXS,
+    uint32 [256, 2]."""
 
     gate_up: Callable[..., None]
     down: Callable[..., None]
@@ -63,10 +65,21 @@ def build(
     launch_gate_up = GATE_UP.replacing(BLOCK_TYPE, of_in).specialise(modules, CLAMP=float(clamp), **sizes)
     launch_down = DOWN.replacing(BLOCK_TYPE, of_down).specialise(modules, **sizes)
 
-    def gate_up(experts: Any, table: Any, x: ExpertCodes, chosen: Any, shares: Any, hidden: Any) -> None:
-        grid = (blocks_for(expert_width, WARPS * ROWS), used, chosen.shape[0])
-        codes = (x.codes, x.scales, x.sums)
-        launch_gate_up(grid, THREADS, experts.gate, experts.up, table, *codes, chosen, shares, hidden)
+    def gate_up(
+        experts: Any,
+        table: Any,
+        x: ExpertCodes,
+        chosen: Any,
+        shares: Any,
+        hidden: Any,
+        shared_gate_up: Any,
+        dense: DenseCodes,
+        shared_hidden: Any,
+    ) -> None:
+        grid = (blocks_for(expert_width, WARPS * ROWS), used + 1, chosen.shape[0])
+        routed = (experts.gate, experts.up, table, x.codes, x.scales, x.sums, chosen, shares, hidden)
+        shared = (shared_gate_up.weights, shared_gate_up.scales, dense.codes, dense.scales, shared_hidden)
+        launch_gate_up(grid, THREADS, *routed, *shared)
 
     def down(
         experts: Any,

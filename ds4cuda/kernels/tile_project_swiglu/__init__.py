@@ -1,6 +1,8 @@
 """The hidden vectors of the shared expert for many tokens, from 8-bit activations on tensor cores.
 
-Contract: as project_swiglu8, with sums as in tile_project. Spec: model §3.1 and §4.8.
+Contract: codes int8 [n, inputs] and scales float32 [n, inputs / 32] (see quantise), a Q8_0 matrix [2 *
+width, inputs] (the gate's rows, then those of `up`) -> hidden float32 [n, width] = silu(gate) * up, the gate
+clamped above, `up` on both sides. Sums as in tile_project. Spec: model §3.1 and §4.8.
 """
 
 from __future__ import annotations
