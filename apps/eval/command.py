@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from apps import options
 from apps.console import say
-from apps.eval.selection import parse_counts, select
-from apps.eval.start import EvalWish, run_questions
+from apps.eval.ability_suite import ANSWER_TOKENS, AbilitySuite
+from apps.eval.selection import parse_counts, refuse_others, select
+from apps.eval.start import EvalWish, SuiteWish, run_questions, run_suite
+from apps.eval.story_suite import ANSWER_TOKENS as STORY_TOKENS
+from apps.eval.story_suite import StorySuite
 from apps.output_file import check_writable
 from shared.errors import UsageError
 from shared.evaluation.input_file import read_bytes
@@ -20,7 +23,10 @@ from shared.questions.question import Question, read_questions
 from shared.questions.regrade import regrade
 from shared.questions.think_budget import ThinkLimits
 from shared.sampling import Sampling
+from shared.story.story import FIRST_FACT, SCENES
 from shared.text.effort import Effort
+
+Suite = Literal["embedded", "story"]
 
 LARGEST_TRACE = 1 << 30
 DEFAULT_TOKENS = 16_000
@@ -33,6 +39,29 @@ def evaluate(
     questions: Annotated[
         Path | None, typer.Argument(metavar="FILE.jsonl", help="The questions, one JSON object a line.")
     ] = None,
+    suite: Annotated[
+        Suite | None,
+        typer.Option(
+            "--suite",
+            help="Instead of questions: the abilities of the embedded model, or facts of a long story.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    scenes: Annotated[
+        int,
+        typer.Option(
+            "--scenes",
+            metavar="N",
+            min=FIRST_FACT + 1,
+            max=SCENES,
+            help="Length of the story.",
+            rich_help_panel=_RUN,
+        ),
+    ] = SCENES,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Of a suite: one JSON object instead of lines.", rich_help_panel=_RUN),
+    ] = False,
     model: options.ModelOption = None,
     backend: options.BackendOption = "auto",
     script: options.ScriptOption = None,
@@ -45,13 +74,30 @@ def evaluate(
             envvar="DS4_CTX",
             min=1,
             help="Context size in tokens.",
-            show_default="what the longest question and --tokens need",
+            show_default="what the longest prompt and --tokens need",
         ),
     ] = None,
-    tokens: options.MaxTokensOption = DEFAULT_TOKENS,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--tokens",
+            metavar="N",
+            envvar="DS4_TOKENS",
+            min=1,
+            help="Most tokens to generate for one answer; the context's room limits it too.",
+            show_default=f"{DEFAULT_TOKENS}; --suite embedded: {ANSWER_TOKENS}, story: {STORY_TOKENS}",
+        ),
+    ] = None,
     first: Annotated[
         int | None,
-        typer.Option("--questions", metavar="N", min=1, help="Only the first N.", rich_help_panel=_RUN),
+        typer.Option(
+            "--questions",
+            metavar="N",
+            min=1,
+            help="Only the first N; of a suite, N of each ability.",
+            rich_help_panel=_RUN,
+        ),
     ] = None,
     case_sequence: Annotated[
         str | None,
@@ -129,43 +175,66 @@ def evaluate(
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
     effort_profile: options.EffortProfileOption = "auto",
-    activation: options.ActivationOption = "kv",
+    activation: options.ActivationOption = None,
     dense_index_rows: options.DenseIndexRowsOption = 0,
 ) -> int:
     """Ask a model questions with known answers, and grade what it says."""
     if self_test_extractors:
         return _self_test()
+    if (questions is None) == (suite is None):
+        raise UsageError("ds4 eval needs a file of questions, one JSON object a line, or --suite")
+    if trace is not None:
+        check_writable(trace)
+    engine_options = options.EngineOptions(
+        model=model,
+        backend=backend,
+        script=script,
+        prefill_chunk=prefill_chunk,
+        simulate_memory=simulate_memory,
+        effort_profile=effort_profile,
+        load=load,
+        quality=quality,
+        warm_weights=warm_weights,
+        threads=threads,
+        power=power,
+        activation=activation,
+        dense_index_rows=dense_index_rows,
+    )
     if questions is None:
-        raise UsageError("ds4 eval needs a file of questions, one JSON object a line")
+        refuse_others(
+            f"--suite {suite}",
+            {
+                "--case-sequence": case_sequence,
+                "--expect-tokens": expect_tokens,
+                "--regrade-trace": regrade_trace,
+                "--questions": first if suite == "story" else None,
+                "--think": think,
+                "--think-max": think_max,
+                "--nothink": nothink,
+                "--effort": effort,
+            },
+        )
+        chosen_suite = (
+            StorySuite.make(scenes, tokens) if suite == "story" else AbilitySuite.read(first, tokens)
+        )
+        return run_suite(SuiteWish(engine_options, chosen_suite, ctx, as_json, trace))
+    refuse_others("a file of questions", {"--json": as_json})
     asked = read_questions(questions)
     if regrade_trace is not None:
         return _regrade(regrade_trace, asked)
     limits = ThinkLimits(
-        tokens, soft_limit_reply_budget, hard_limit_reply_budget, soft_limit_think_close_rank
+        tokens or DEFAULT_TOKENS,
+        soft_limit_reply_budget,
+        hard_limit_reply_budget,
+        soft_limit_think_close_rank,
     )
     requested = options.requested_effort(think, think_max, nothink, effort)
     _check_limits(limits, requested)
     options.check_seed(seed)
     chosen = select(asked, first, case_sequence)
     expected = None if expect_tokens is None else parse_counts(expect_tokens, len(chosen))
-    if trace is not None:
-        check_writable(trace)
     wish = EvalWish(
-        options.EngineOptions(
-            model=model,
-            backend=backend,
-            script=script,
-            prefill_chunk=prefill_chunk,
-            simulate_memory=simulate_memory,
-            effort_profile=effort_profile,
-            load=load,
-            quality=quality,
-            warm_weights=warm_weights,
-            threads=threads,
-            power=power,
-            activation=activation,
-            dense_index_rows=dense_index_rows,
-        ),
+        engine_options,
         ctx,
         limits,
         requested,

@@ -1,8 +1,8 @@
-"""Which questions of a file run, and in which order. Spec: apps §3.3."""
+"""Which questions of a file run, in which order, and what cannot be asked together. Spec: apps §3.3."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from shared.errors import UsageError
@@ -30,6 +30,13 @@ def parse_counts(text: str, count: int) -> list[int]:
     if len(numbers) != count:
         raise UsageError(f"--expect-tokens names {len(numbers)} numbers for {count} questions")
     return numbers
+
+
+def refuse_others(what: str, options: Mapping[str, object]) -> None:
+    """Raises UsageError for the first of `options` that was given although `what` has no use for it."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{name} does not go with {what}")
 
 
 def _numbers(option: str, text: str) -> list[int]:

@@ -62,7 +62,7 @@ def score(
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
     effort_profile: options.EffortProfileOption = "auto",
-    activation: options.ActivationOption = "kv",
+    activation: options.ActivationOption = None,
     dense_index_rows: options.DenseIndexRowsOption = 0,
 ) -> None:
     """Score how well a model predicts given continuations: the model sees each token behind the true ones."""

@@ -115,7 +115,7 @@ def vectors(
     power: options.PowerOption = options.DEFAULT_POWER,
     simulate_memory: options.SimulateMemoryOption = None,
     effort_profile: options.EffortProfileOption = "auto",
-    activation: options.ActivationOption = "kv",
+    activation: options.ActivationOption = None,
     dense_index_rows: options.DenseIndexRowsOption = 0,
 ) -> int:
     """Check that a model still computes what was recorded of it, or record it."""

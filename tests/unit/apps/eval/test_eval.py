@@ -157,4 +157,4 @@ def test_wrong_usage_is_told_before_anything_is_opened(capsys, questions, option
 def test_a_file_is_needed(capsys):
     code, printed = _eval(capsys)
     assert code == 2
-    assert "ds4 eval needs a file of questions" in printed.err
+    assert "ds4 eval needs a file of questions, one JSON object a line, or --suite" in printed.err
