@@ -67,6 +67,7 @@ def chosen_rows(device: Device, scores: Array, start: int, count: int, first: in
 def test_the_best_rows_ascending(device: Device, rows: int, count: int) -> None:
     random = np.random.default_rng(rows)
     scores = random.integers(-20, 21, (3, rows)).astype(np.float32) / 4  # with many ties
+    scores[0, -1] = 6  # the best is the last
     scores[1] = -np.abs(numbers(random, rows))
     scores[2, ::3] = -0.0
     scores[2, 1::3] = 0.0
