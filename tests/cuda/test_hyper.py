@@ -45,19 +45,23 @@ def test_streams_join_and_mix(device: Device, mixes: int, joins: bool) -> None:
     assert_close(partial.sum(axis=1), sums)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 20])
-def test_blocks_collapse(device: Device, rounds: int) -> None:
-    """After few rounds it still shows what is summed; many rounds have one limit."""
+@pytest.mark.parametrize(("rounds", "epsilon"), [(1, 1e-6), (2, 1e-6), (20, 1e-6), (1, 0.05)])
+def test_blocks_collapse(device: Device, rounds: int, epsilon: float) -> None:
+    """After few rounds it still shows what is summed, many rounds have one limit; a large epsilon shows where
+    it is added."""
     random = np.random.default_rng(7)
     width = 320
     streams, mix = numbers(random, 3, 4, width), 0.1 * numbers(random, 24, 4 * width)
     scale, base, norm = 2 * numbers(random, 3), numbers(random, 24), numbers(random, width)
     partial = mixed(device, streams, mix, None)
     x, joint = np.zeros((3, width), np.float32), np.zeros((3, 20), np.float32)
-    call = hyper_collapse.build(device, width=width, streams=4, head=False, **SETTINGS | {"rounds": rounds})
+    settings = SETTINGS | {"rounds": rounds, "epsilon": epsilon}
+    call = hyper_collapse.build(device, width=width, streams=4, head=False, **settings)
     call(streams, partial, np.repeat(scale, (4, 4, 16)), base, norm, x, joint)
     flat = rms(streams.reshape(3, -1), 1e-6) @ halves(mix).view(np.float16).astype(np.float32).T
-    pre, post, combine = hyper_connection_weights(flat, scale, base, streams=4, rounds=rounds, epsilon=1e-6)
+    pre, post, combine = hyper_connection_weights(
+        flat, scale, base, streams=4, rounds=rounds, epsilon=epsilon
+    )
     assert_close(x, rms((pre[:, None] @ streams)[:, 0], 1e-6) * norm, 5e-6)
     assert_close(joint[:, :4], post, 5e-6)
     assert_close(joint[:, 4:], combine.reshape(3, 16), 5e-6)
