@@ -20,7 +20,7 @@ from apps.startup import load_progress, plan_line
 from apps.threads import limit_threads
 from shared.errors import BackendUnavailable, UsageError
 from shared.model.shape import ModelShape
-from shared.session import Engine, MemoryPlan
+from shared.session import Engine, MemoryPlan, MemoryPlanner
 from shared.text.tokenizer import Tokenizer
 
 Backend = Literal["mlx", "cuda", "reference", "scripted"]
@@ -64,18 +64,18 @@ def _checked_plan(backend: Backend, path: Path, options: EngineOptions, say_plan
     `--simulate-memory` imagines. Raises NotEnoughMemory, ModelFileError."""
     chunk, simulated = options.prefill_chunk, options.simulate_memory
     budget = memory_budget(simulated)  # first: a size that means nothing is told before any plan
-    shape, plan = plan_of_file(backend, path, options.context, chunk)
-    plan = _for_all_sessions(plan, options)
+    _, planned = planner_of_file(backend, path, chunk)
+    plan = _for_all_sessions(planned(options.context), options)
     if simulated is None:
         say_plan(plan_line(plan, backend))
     else:
-        _, there = plan_of_file(backend, path, options.context, chunk, simulated=True)
-        there = _for_all_sessions(there, options)
+        _, planned_there = planner_of_file(backend, path, chunk, simulated=True)
+        there = _for_all_sessions(planned_there(options.context), options)
         say_plan(f"{plan_line(there, backend)} on {simulated_machine(backend, simulated)}")
-        check_fits(shape, there, budget, chunk)
+        check_fits(there, budget, planned_there)
         if there != plan:
             say_plan(f"{plan_line(plan, backend)} on this machine")
-    check_fits(shape, plan, _budget_here(backend), chunk)
+    check_fits(plan, _budget_here(backend), planned)
     return plan
 
 
@@ -93,25 +93,25 @@ def simulated_machine(backend: Backend, memory: str) -> str:
     return f"a {'Mac' if backend == 'mlx' else 'machine'} with {memory} (simulated)"
 
 
-def plan_of_file(
-    backend: Backend, path: Path, context: int, prefill_chunk: int | None, *, simulated: bool = False
-) -> tuple[ModelShape, MemoryPlan]:
-    """The shape of a model file and what `backend` would take for it with one session, from the header
-    alone: here, or on a `simulated` machine. Raises ModelFileError."""
+def planner_of_file(
+    backend: Backend, path: Path, prefill_chunk: int | None, *, simulated: bool = False
+) -> tuple[ModelShape, MemoryPlanner]:
+    """The shape of a model file and what `backend` would take for it with one session of some context, from
+    the header alone: here, or on a `simulated` machine. Raises ModelFileError."""
     from shared.model.open import open_model
 
     with open_model(path) as model:
         if backend == "mlx":
-            from ds4mlx.plan import plan as mlx_plan
+            from ds4mlx.plan import planner as mlx_planner
 
-            return model.shape, mlx_plan(model, context, prefill_chunk, gpu=simulated)
+            return model.shape, mlx_planner(model, prefill_chunk, gpu=simulated)
         if backend == "cuda":
-            from ds4cuda.plan import plan as cuda_plan
+            from ds4cuda.plan import planner as cuda_planner
 
-            return model.shape, cuda_plan(model, context, prefill_chunk)
-        from shared.model.reference_engine import plan
+            return model.shape, cuda_planner(model, prefill_chunk)
+        from shared.model.reference_engine import planner
 
-        return model.shape, plan(model, context, prefill_chunk)
+        return model.shape, planner(model, prefill_chunk)
 
 
 def _for_all_sessions(plan: MemoryPlan, options: EngineOptions) -> MemoryPlan:

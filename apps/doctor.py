@@ -15,7 +15,14 @@ from typing import Annotated, Any, get_args
 import typer
 
 from apps import options
-from apps.backend import Backend, cuda_device, kernel_report, plan_of_file, simulated_machine, why_unavailable
+from apps.backend import (
+    Backend,
+    cuda_device,
+    kernel_report,
+    planner_of_file,
+    simulated_machine,
+    why_unavailable,
+)
 from apps.console import console, say
 from apps.memory import GIB, check_fits, memory_budget, physical_memory
 from apps.model_choice import choose_model
@@ -174,9 +181,8 @@ def _model(
         return
     path = {"path": str(choice.path)}
     try:
-        shape, plan = plan_of_file(
-            backend, choice.path, context, prefill_chunk, simulated=simulated is not None
-        )
+        shape, planned = planner_of_file(backend, choice.path, prefill_chunk, simulated=simulated is not None)
+        plan = planned(context)
     except Ds4Error as error:
         yield Finding("model", False, str(error), path | {"problems": list(getattr(error, "problems", ()))})
         return
@@ -194,7 +200,7 @@ def _model(
         "prefill_chunk": plan.prefill_chunk,
     }
     try:
-        check_fits(shape, plan, budget, prefill_chunk)
+        check_fits(plan, budget, planned)
     except Ds4Error as error:
         yield Finding("memory plan", False, f"{where}{error}", figures)
     else:

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from shared.errors import Ds4Error, UsageError
-from shared.session import MemoryPlan
-
-if TYPE_CHECKING:
-    from shared.model.shape import ModelShape
+from shared.session import MemoryPlan, MemoryPlanner
 
 MIB, GIB = 2**20, 2**30
 # What the system and other programs keep: this share, at least this much, never more than a quarter.
@@ -45,10 +41,10 @@ def parse_size(text: str) -> int:
     return size
 
 
-def check_fits(shape: ModelShape, plan: MemoryPlan, budget: int, prefill_chunk: int | None) -> None:
-    """Raises NotEnoughMemory, naming the flag that would fit, if `plan` exceeds `budget` bytes."""
-    from shared.model.memory import DEFAULT_PREFILL_CHUNK, refusal
+def check_fits(plan: MemoryPlan, budget: int, planned: MemoryPlanner) -> None:
+    """Raises NotEnoughMemory, naming the flag that would fit, if `plan` exceeds `budget` bytes; `planned`
+    tells what other contexts would take."""
+    from shared.model.memory import refusal
 
-    chunk = DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk
-    if reason := refusal(shape, plan, budget, prefill_chunk=chunk):
+    if reason := refusal(plan, budget, planned):
         raise NotEnoughMemory(reason)

@@ -7,6 +7,7 @@ forward pass.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ds4cuda.scratch import scratch_bytes
 from shared.gguf.reader import TensorInfo
@@ -14,7 +15,7 @@ from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan, prefill_cap,
 from shared.model.open import ModelFile
 from shared.model.shape import ModelShape
 from shared.model.tensors import tensor_table
-from shared.session import MemoryPlan
+from shared.session import MemoryPlan, MemoryPlanner
 
 _MAGNITUDES_BYTES = 2048
 
@@ -29,11 +30,11 @@ def weight_bytes(model: ModelFile) -> int:
     return sum(_tensor_bytes(info, shape) for info in held) + unbiased + _MAGNITUDES_BYTES
 
 
-def plan(model: ModelFile, context: int, prefill_chunk: int | None = None) -> MemoryPlan:
-    """The memory plan of `model` with one session of `context` tokens."""
-    return session_plan(
+def planner(model: ModelFile, prefill_chunk: int | None = None) -> MemoryPlanner:
+    """The memory plans of `model`."""
+    return partial(
+        session_plan,
         model.shape,
-        context,
         weights=weight_bytes(model),
         prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
     )

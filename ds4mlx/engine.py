@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from ds4mlx.plan import Storage, session_plan
 from ds4mlx.settings import prepare_environment, set_wired_limit, touches_weights
 from shared.errors import BackendUnavailable, UsageError
-from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan
+from shared.model.memory import DEFAULT_PREFILL_CHUNK
 from shared.model.open import ModelFile, open_model
 from shared.model.shape import ModelShape
 from shared.power import PowerGovernor
@@ -83,12 +84,12 @@ class MlxEngine:
         return MlxSession(self._model, context, self.prefill_chunk, self.power)
 
     def memory_plan(self, context: int) -> MemoryPlan:
-        return memory_plan(
+        return session_plan(
             self.shape,
             context,
             weights=self.weight_bytes,
             prefill_chunk=self.prefill_chunk,
-            attention_row_bytes=self._model.row_dtype.size,
+            row_bytes=self._model.row_dtype.size,
         )
 
     def close(self) -> None:
@@ -127,7 +128,6 @@ def load(
     from ds4mlx.kernel_choice import choose_kernels
     from ds4mlx.model import Model
     from ds4mlx.operations import make_operations
-    from ds4mlx.plan import Storage
     from ds4mlx.rehearsal import rehearsed
     from ds4mlx.weights import WeightReader
 

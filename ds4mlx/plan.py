@@ -6,16 +6,19 @@ Must not know: sessions, the forward pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
+from ds4mlx.scratch import scratch_bytes
 from ds4mlx.settings import prepare_environment
 from shared.gguf.reader import TensorInfo
 from shared.gguf.types import TensorType
+from shared.model.frontier import frontier_slots, frontier_widths
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan
 from shared.model.open import ModelFile
 from shared.model.shape import ModelShape
 from shared.model.tensors import tensor_table
-from shared.session import MemoryPlan
+from shared.session import MemoryPlan, MemoryPlanner
 
 # A model whose expanded experts stay below this many bytes keeps them expanded when it runs on the CPU.
 EXPANDED_EXPERTS_LIMIT = 512 << 20
@@ -87,15 +90,33 @@ def weight_bytes(model: ModelFile, storage: Storage) -> int:
     )
 
 
-def plan(
-    model: ModelFile, context: int, prefill_chunk: int | None = None, *, gpu: bool = False
-) -> MemoryPlan:
-    """The memory plan of `model` with one session of `context` tokens, on the default device or, with `gpu`,
-    on any GPU, which needs no MLX here."""
+def planner(model: ModelFile, prefill_chunk: int | None = None, *, gpu: bool = False) -> MemoryPlanner:
+    """The memory plans of `model` on the default device or, with `gpu`, on any GPU, which needs no MLX."""
     storage = Storage.for_gpu(model.shape) if gpu else Storage.for_device(model.shape)
-    return memory_plan(
+    return partial(
+        session_plan,
         model.shape,
-        context,
         weights=weight_bytes(model, storage),
         prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
     )
+
+
+def session_plan(
+    shape: ModelShape, context: int, *, weights: int, prefill_chunk: int, row_bytes: int = 2
+) -> MemoryPlan:
+    """As `shared.model.memory.memory_plan`, with the rings of this backend and the memory that a step needs
+    here; `row_bytes` of a stored number are 4 where rows are not rounded."""
+    common = memory_plan(
+        shape, context, weights=weights, prefill_chunk=prefill_chunk, attention_row_bytes=row_bytes
+    )
+    rings = ring_bytes(shape, context, row_bytes)
+    # Until a step is done it has its rows beside those of the rings.
+    scratch = rings + scratch_bytes(shape, context, common.prefill_chunk, row_bytes)
+    return replace(common, raw=rings, scratch=scratch)
+
+
+def ring_bytes(shape: ModelShape, context: int, row_bytes: int) -> int:
+    """Of all layers' rings of raw rows, and of compressed layers' frontiers."""
+    raw = shape.layer_count * min(shape.window + 1, context) * shape.head_dim * row_bytes
+    frontiers = (frontier_slots(r) * sum(frontier_widths(shape, r)) for r in shape.compress_ratios if r)
+    return raw + 4 * sum(frontiers)

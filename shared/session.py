@@ -69,7 +69,6 @@ class MemoryPlan:
     raw_rows: int
     compressed_rows: int
     prefill_chunk: int
-    attention_row_bytes: int = 2  # of one number of a compressed attention row: 2 as float16, 4 as float32
     sessions: int = 1
     checkpoints: int = 0
 
@@ -80,6 +79,10 @@ class MemoryPlan:
     @property
     def total(self) -> int:
         return self.weights + self.context_buffers
+
+
+# The plan of a model on a backend for one session of so many tokens.
+MemoryPlanner = Callable[[int], MemoryPlan]
 
 
 class Session(Protocol):

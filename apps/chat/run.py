@@ -151,7 +151,7 @@ class Run:
         from apps.memory import check_fits, memory_budget
 
         budget = memory_budget(self.engine_options.simulate_memory)
-        check_fits(engine.shape, engine.memory_plan(context), budget, self.engine_options.prefill_chunk)
+        check_fits(engine.memory_plan(context), budget, engine.memory_plan)
 
     def _file_name(self, engine: Engine) -> str:
         if engine.backend == "scripted":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shared.model.shape import ModelShape
-from shared.session import MemoryPlan
+from shared.session import MemoryPlan, MemoryPlanner
 
 DEFAULT_PREFILL_CHUNK = 4096
 _LARGEST_RING = 8192
@@ -62,44 +62,28 @@ def memory_plan(
         raw_rows=raw_capacity(context, prefill_chunk, shape.window),
         compressed_rows=largest_cache,
         prefill_chunk=chunk,
-        attention_row_bytes=attention_row_bytes,
     )
 
 
 def largest_context(
-    shape: ModelShape,
-    budget: int,
-    limit: int,
-    *,
-    weights: int,
-    prefill_chunk: int = DEFAULT_PREFILL_CHUNK,
-    attention_row_bytes: int = 2,
-    sessions: int = 1,
-    checkpoints: int = 0,
+    planned: MemoryPlanner, budget: int, limit: int, *, sessions: int = 1, checkpoints: int = 0
 ) -> int:
     """The largest context up to `limit` of which `sessions`, and `checkpoints` bytes, fit `budget` bytes; 0
     when none does."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        plan = memory_plan(
-            shape,
-            middle,
-            weights=weights,
-            prefill_chunk=prefill_chunk,
-            attention_row_bytes=attention_row_bytes,
-        )
-        if replace(plan, sessions=sessions, checkpoints=checkpoints).total <= budget:
+        if replace(planned(middle), sessions=sessions, checkpoints=checkpoints).total <= budget:
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def refusal(shape: ModelShape, plan: MemoryPlan, budget: int, *, prefill_chunk: int) -> str | None:
+def refusal(plan: MemoryPlan, budget: int, planned: MemoryPlanner) -> str | None:
     """Why a plan does not fit `budget` bytes, with the flag that would make it fit; None when it fits.
 
-    `prefill_chunk` is the engine's setting, from which a smaller context takes its own chunk.
+    `planned` tells what other contexts would take.
     """
     if plan.total <= budget:
         return None
@@ -111,14 +95,7 @@ def refusal(shape: ModelShape, plan: MemoryPlan, budget: int, *, prefill_chunk: 
         f"{_gib(plan.context_buffers)} of context) but {_gib(budget)} are available"
     )
     fitting = largest_context(
-        shape,
-        budget,
-        plan.context - 1,
-        weights=plan.weights,
-        prefill_chunk=prefill_chunk,
-        attention_row_bytes=plan.attention_row_bytes,
-        sessions=plan.sessions,
-        checkpoints=plan.checkpoints,
+        planned, budget, plan.context - 1, sessions=plan.sessions, checkpoints=plan.checkpoints
     )
     if fitting >= _RING_STEP:
         return f"{needed}: use --ctx {fitting // _RING_STEP * _RING_STEP}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from shared.errors import ModelFileError
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan, prefill_cap
@@ -12,15 +13,15 @@ from shared.model.reference_session import ReferenceSession
 from shared.model.reference_weights import ReferenceWeights
 from shared.model.shape import ModelShape
 from shared.power import PowerGovernor
-from shared.session import MemoryPlan
+from shared.session import MemoryPlan, MemoryPlanner
 from shared.text.tokenizer import Tokenizer
 
 
-def plan(model: ModelFile, context: int, prefill_chunk: int | None = None) -> MemoryPlan:
-    """The memory plan of `model` with one session of `context` tokens: weights stay in the mapped file."""
-    return memory_plan(
+def planner(model: ModelFile, prefill_chunk: int | None = None) -> MemoryPlanner:
+    """The memory plans of `model`: weights stay in the mapped file."""
+    return partial(
+        memory_plan,
         model.shape,
-        context,
         weights=model.weight_bytes,
         prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
         attention_row_bytes=4,
@@ -118,7 +119,7 @@ class ReferenceEngine:
 
     def memory_plan(self, context: int) -> MemoryPlan:
         """Bytes for a session of `context` tokens; compressed rows are float32 here."""
-        return plan(self._model, context, self.prefill_chunk)
+        return planner(self._model, self.prefill_chunk)(context)
 
     def close(self) -> None:
         self._model.close()

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ds4cuda.device import Device
-from ds4cuda.plan import plan, weight_bytes
+from ds4cuda.plan import planner, weight_bytes
 from ds4cuda.scratch import Scratch, buffer_sizes, scratch_bytes
 from ds4cuda.state import State
 from ds4cuda.step import Step
@@ -27,7 +27,7 @@ def test_weights_take_what_was_planned(name: str) -> None:
 
 def test_a_session_takes_what_was_planned() -> None:
     with open_model(model_path("tiny-q2")) as file:
-        planned, device = plan(file, 600, 64), Device(CupyStandin())
+        planned, device = planner(file, 64)(600), Device(CupyStandin())
         state = State(device, file.shape, 600, 64, rounds=True)
         compressed = [array for rows in state.compressed if rows for array in (rows.attention, rows.index)]
         assert state.raw.nbytes == planned.raw

@@ -23,8 +23,8 @@ TYPES = (TensorType.IQ2_XXS, TensorType.Q2_K)
 # What a step does besides: it looks up embeddings, as float32, takes the only row of its logits, and writes
 # rows into the state.
 ONCE = {"Gather": 1, "AsType": 1}
-# In each layer of a step of several tokens: MLX multiplies Q8_0 matrices, the shared expert is activated, and the
-# last rows and frontier rows are kept.
+# In each layer of a step of several tokens: MLX multiplies Q8_0 matrices, the shared expert is activated, and
+# the last rows and frontier rows are kept.
 EACH_LAYER = {
     **{"QuantizedMatmul": 6, "Minimum": 1, "Maximum": 1, "Sigmoid": 1, "Multiply": 2},
     **{"Arange": 2, "Gather": 2},

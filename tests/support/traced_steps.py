@@ -14,6 +14,7 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from bench.host_overhead import VIEWS  # noqa: E402
 from ds4mlx.costs.workload import Moment  # noqa: E402
 from ds4mlx.kernels.kernel import CONSTANT_SPACE_BELOW, Maker  # noqa: E402
 from ds4mlx.model import Model  # noqa: E402
@@ -93,11 +94,12 @@ def _passed(array: tuple[tuple[int, ...], Any]) -> tuple[bool, int, Any]:
 
 @dataclass
 class TracedStep:
-    """What one step launches, in order, and its primitives by MLX's names. `layer` is the one that the next
-    launch is for."""
+    """What one step launches, in order, its primitives by MLX's names, and the bytes of all arrays that it
+    makes. `layer` is the one that the next launch is for."""
 
     sequence: list[Launch] = field(default_factory=list)
     primitives: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
     layer: int | None = None
 
     @property
@@ -132,6 +134,8 @@ class TracedStep:
         """Takes entries of mx.export_function."""
         if entry.get("type") == "primitive":
             self.primitives[entry["name"]] += 1
+            if entry["name"] not in VIEWS | {"SliceUpdate"}:  # which is written in place
+                self.bytes += sum(math.prod(shape) * dtype.size for _, shape, dtype in entry["outputs"])
 
 
 def traced_step(

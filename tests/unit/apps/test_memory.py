@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from apps.backend import plan_of_file
+from apps.backend import planner_of_file
 from apps.memory import GIB, NotEnoughMemory, check_fits, memory_budget, parse_size
 from shared.errors import UsageError
+from shared.session import MemoryPlanner
 from tests.support.golden import tiny_q2
 
 
@@ -38,38 +39,39 @@ def test_the_system_keeps_a_share():
     assert 0 < memory_budget() < memory_budget("1000TB")
 
 
+def planner(prefill_chunk: int | None = None) -> MemoryPlanner:
+    return planner_of_file("reference", tiny_q2(), prefill_chunk)[1]
+
+
 def test_a_context_too_large_names_one_that_fits():
-    shape, plan = plan_of_file("reference", tiny_q2(), 1_000_000, None)
-    budget = memory_budget("1GB")
+    planned, budget = planner(), memory_budget("1GB")
     with pytest.raises(NotEnoughMemory, match=r"use --ctx \d+$") as refused:
-        check_fits(shape, plan, budget, None)
+        check_fits(planned(1_000_000), budget, planned)
     fitting = int(str(refused.value).rsplit(maxsplit=1)[-1])
-    check_fits(*plan_of_file("reference", tiny_q2(), fitting, None), budget, None)
+    check_fits(planned(fitting), budget, planned)
     with pytest.raises(NotEnoughMemory):
-        check_fits(*plan_of_file("reference", tiny_q2(), fitting + 4096, None), budget, None)
+        check_fits(planned(fitting + 4096), budget, planned)
 
 
 def test_the_prefill_chunk_counts():
-    whole = plan_of_file("reference", tiny_q2(), 32768, 0)[1]
-    small = plan_of_file("reference", tiny_q2(), 32768, 256)[1]
+    whole, small = planner(0)(32768), planner(256)(32768)
     assert (whole.prefill_chunk, small.prefill_chunk) == (32768, 256)
     assert small.scratch < whole.scratch
 
 
 def test_sessions_and_checkpoints_count() -> None:
-    shape, one = plan_of_file("reference", tiny_q2(), 32768, None)
+    planned = planner()
+    one = planned(32768)
     plan = replace(one, sessions=3, checkpoints=GIB // 2)
     assert plan.total == one.total + 2 * (one.raw + one.compressed) + GIB // 2
-    check_fits(shape, plan, plan.total, None)
+    check_fits(plan, plan.total, planned)
     with pytest.raises(
         NotEnoughMemory, match=r"^3 sessions of 32768 tokens need .* use --ctx \d+$"
     ) as refused:
-        check_fits(shape, plan, plan.total - 1, None)
+        check_fits(plan, plan.total - 1, planned)
     fitting = int(str(refused.value).rsplit(maxsplit=1)[-1])
     for context, fits in ((fitting, True), (fitting + 256, False)):
-        there = replace(
-            plan_of_file("reference", tiny_q2(), context, None)[1], sessions=3, checkpoints=GIB // 2
-        )
+        there = replace(planned(context), sessions=3, checkpoints=GIB // 2)
         assert (there.total <= plan.total - 1) is fits
     with pytest.raises(NotEnoughMemory, match=r"lower --kv-checkpoint-mb$"):
-        check_fits(shape, plan, GIB // 2, None)
+        check_fits(plan, GIB // 2, planned)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from apps import backend, cli, memory
-from apps.backend import open_engine, plan_of_file
+from apps.backend import open_engine, planner_of_file
 from apps.memory import GIB, NotEnoughMemory, memory_budget
 from apps.options import EngineOptions
 from apps.startup import load_progress
@@ -67,9 +67,9 @@ def test_the_flag_that_is_named_fits_and_more_does_not(flash: Path) -> None:
         open_engine(options, say=lambda _: None)
     fitting = int(str(refused.value).rsplit(maxsplit=1)[-1])
     budget = memory_budget("96GB")
+    _, planned = planner_of_file("mlx", flash, None, simulated=True)
     for context, fits in ((fitting, True), (fitting + 256, False)):
-        _, plan = plan_of_file("mlx", flash, context, None, simulated=True)
-        assert (plan.total <= budget) is fits
+        assert (planned(context).total <= budget) is fits
 
 
 @pytest.mark.usefixtures("nothing_loads")
@@ -117,7 +117,7 @@ def test_the_engine_learns_what_was_planned(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ds4mlx.engine, "load", lambda _, **given: settings.update(given))
     options = EngineOptions(model=tiny_q2(), backend="mlx", context=4096, sessions=3)
     open_engine(options, say=lambda _: None)
-    one = plan_of_file("mlx", tiny_q2(), 4096, None)[1]
+    one = planner_of_file("mlx", tiny_q2(), None)[1](4096)
     assert settings["planned_bytes"] == one.total + 2 * (one.raw + one.compressed)
     assert settings["progress"] is None
 

@@ -16,7 +16,7 @@ mx = pytest.importorskip("mlx.core")
 
 from ds4mlx.adoption import TensorBytes  # noqa: E402
 from ds4mlx.experts import Mxfp4Experts  # noqa: E402
-from ds4mlx.plan import Storage, plan, weight_bytes  # noqa: E402
+from ds4mlx.plan import Storage, planner, weight_bytes  # noqa: E402
 from ds4mlx.weights import WeightReader  # noqa: E402
 from tests.support.mlx_models import engine  # noqa: E402
 
@@ -34,7 +34,7 @@ def test_weights_take_what_was_planned(name: str, packed: bool, expand_experts: 
 
 def test_the_plan_of_a_file_is_that_of_the_engine() -> None:
     with open_model(model_path("tiny-q2")) as model:
-        planned = plan(model, 2048)
+        planned = planner(model)(2048)
     assert planned == engine().memory_plan(2048)
 
 
@@ -43,8 +43,8 @@ def test_a_gpu_pays_for_the_repacked_matrices(tmp_path: Path) -> None:
     write_hollow(path, metadata_of(FLASH), tensors_of(FLASH))
     with open_model(path) as model:
         grown = weight_bytes(model, Storage.for_gpu(model.shape)) - model.weight_bytes
-        planned = plan(model, 32768, gpu=True)
-        here = plan(model, 32768)
+        planned = planner(model, gpu=True)(32768)
+        here = planner(model)(32768)
     # 40 bytes for 34: the Q8_0 matrices of Flash take 1.1 GiB more than in the file.
     assert 1.0 < grown / 2**30 < 1.15
     assert planned.weights == grown + model.weight_bytes
@@ -68,4 +68,4 @@ def test_the_plan_for_a_gpu_needs_no_mlx(monkeypatch: pytest.MonkeyPatch) -> Non
     with open_model(model_path("tiny-q2")) as model:
         expected = weight_bytes(model, Storage(True, False, model.shape.streams))
         monkeypatch.setitem(sys.modules, "mlx.core", None)
-        assert plan(model, 2048, gpu=True).weights == expected
+        assert planner(model, gpu=True)(2048).weights == expected

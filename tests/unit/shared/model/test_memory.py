@@ -1,5 +1,7 @@
 """Capacities and the memory plan, against the published table."""
 
+from functools import partial
+
 import pytest
 
 from shared.model.known_shapes import FLASH, PRO
@@ -12,6 +14,7 @@ from shared.model.memory import (
     refusal,
 )
 from shared.model.shape import ModelShape
+from shared.session import MemoryPlanner
 
 TABLE = [  # context, shape, raw, compressed as f16, compressed as f32, scratch
     (32768, FLASH, 383254528, 269589504, 451077120, 270602240),
@@ -92,45 +95,49 @@ def test_a_small_context_is_planned_with_a_whole_ring_step() -> None:
         memory_plan(FLASH, 0, weights=0)
 
 
+def flash_planner(weights: int = 0) -> MemoryPlanner:
+    return partial(memory_plan, FLASH, weights=weights)
+
+
 def test_the_largest_context_is_found_exactly() -> None:
-    budget = memory_plan(FLASH, 50_000, weights=10**10).total
-    assert largest_context(FLASH, budget, 10**6, weights=10**10) == 50_000 or (
-        # several sizes may share a plan: the next one must not fit
-        memory_plan(FLASH, 50_004, weights=10**10).total > budget
-    )
-    found = largest_context(FLASH, budget, 10**6, weights=10**10)
-    assert memory_plan(FLASH, found, weights=10**10).total <= budget
-    assert memory_plan(FLASH, found + 1, weights=10**10).total > budget
-    assert largest_context(FLASH, budget, 1000, weights=10**10) == 1000
-    assert largest_context(FLASH, 10**9, 10**6, weights=10**10) == 0
+    planned = flash_planner(10**10)
+    budget = planned(50_000).total
+    found = largest_context(planned, budget, 10**6)
+    # Several sizes may share a plan: the next one must not fit.
+    assert found >= 50_000
+    assert planned(found).total <= budget
+    assert planned(found + 1).total > budget
+    assert largest_context(planned, budget, 1000) == 1000
+    assert largest_context(planned, 10**9, 10**6) == 0
 
 
 def test_a_refusal_names_the_flag_that_fits() -> None:
-    weights = 81 * 10**9
-    plan = memory_plan(FLASH, 1 << 20, weights=weights)
-    assert refusal(FLASH, plan, plan.total, prefill_chunk=4096) is None
-    text = refusal(FLASH, plan, 85 * 10**9, prefill_chunk=4096)
+    planned = flash_planner(81 * 10**9)
+    plan = planned(1 << 20)
+    assert refusal(plan, plan.total, planned) is None
+    text = refusal(plan, 85 * 10**9, planned)
     assert text is not None
     assert "\n" not in text
     assert "75.44 GiB of weights" in text
     suggested = int(text.rsplit("--ctx ", 1)[1])
     assert suggested % 256 == 0
-    assert memory_plan(FLASH, suggested, weights=weights).total <= 85 * 10**9
-    assert memory_plan(FLASH, suggested + 256, weights=weights).total > 85 * 10**9
+    assert planned(suggested).total <= 85 * 10**9
+    assert planned(suggested + 256).total > 85 * 10**9
 
 
 def test_a_refusal_when_even_the_weights_do_not_fit() -> None:
-    plan = memory_plan(FLASH, 4096, weights=81 * 10**9)
-    text = refusal(FLASH, plan, 64 * 10**9, prefill_chunk=4096)
+    planned = flash_planner(81 * 10**9)
+    text = refusal(planned(4096), 64 * 10**9, planned)
     assert text is not None
     assert "weights alone" in text
     assert "--ctx" not in text
 
 
 def test_a_refusal_may_suggest_a_tiny_context() -> None:
-    budget = memory_plan(FLASH, 100, weights=0).total
-    text = refusal(FLASH, memory_plan(FLASH, 4096, weights=0), budget, prefill_chunk=4096)
+    planned = flash_planner()
+    budget = planned(100).total
+    text = refusal(planned(4096), budget, planned)
     assert text is not None
     suggested = int(text.rsplit("--ctx ", 1)[1])
     assert 100 <= suggested < 256
-    assert memory_plan(FLASH, suggested, weights=0).total <= budget
+    assert planned(suggested).total <= budget
