@@ -17,6 +17,9 @@ from ds4cuda.step import Step
 from ds4cuda.weights import LayerWeights
 from shared.model.shape import ModelShape
 
+# Tokens from which on heads attend on tensor cores.
+_TILES_FROM = 8
+
 
 class Attention:
     """`frequencies` float64 [2, pairs] are those of window-only layers and of compressed ones."""
@@ -109,7 +112,9 @@ class Attention:
         shape, scratch, arrays = self._shape, self._scratch, self._arrays
         ratio, compressed = weights.ratio, state.compressed[index]
         chooses = ratio == 4 and step.chooses
-        self._operations.attend[ratio](
+        operations = self._operations
+        attend = operations.tile_attend if step.count >= _TILES_FROM else operations.attend
+        attend[ratio](
             arrays.queries(step),
             state.raw[index],
             state.raw[index] if compressed is None else compressed.attention,

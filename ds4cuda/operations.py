@@ -24,6 +24,7 @@ from ds4cuda.kernels import (
     keep_logits,
     pick,
     route,
+    tile_attend,
     top_k,
 )
 from ds4cuda.kernels.kernel import Modules
@@ -51,6 +52,7 @@ class Operations:
     index_scores: Call
     top_k: Call
     attend: dict[int, Call]
+    tile_attend: dict[int, Call]  # for many tokens; where tiles do not take the rows, the same
     route: dict[bool, Call]
     keep_logits: Call
     pick: dict[bool, Call]
@@ -88,6 +90,21 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
         "used": shape.experts_used,
         "scale": shape.expert_weight_scale,
     }
+
+    def attentions(package: Any) -> dict[int, Call]:
+        return {
+            ratio: package.build(
+                modules,
+                heads=shape.head_count,
+                window=shape.window,
+                ratio=ratio,
+                top_k=shape.index_top_k if ratio == 4 else 0,
+                **rows,
+            )
+            for ratio in ratios
+        }
+
+    attention = attentions(attend)
     return Operations(
         begin_step=begin_step.build(modules, pairs=shape.rotary_dim // 2),
         embed=embed.build(modules, **streams),
@@ -120,17 +137,8 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
             **indexer,
         ),
         top_k=top_k.build(modules, count=shape.index_top_k),
-        attend={
-            ratio: attend.build(
-                modules,
-                heads=shape.head_count,
-                window=shape.window,
-                ratio=ratio,
-                top_k=shape.index_top_k if ratio == 4 else 0,
-                **rows,
-            )
-            for ratio in ratios
-        },
+        attend=attention,
+        tile_attend=attentions(tile_attend) if tile_attend.takes(shape.head_dim, rounds) else attention,
         route={hashed: route.build(modules, hashed=hashed, **routing) for hashed in (False, True)},
         keep_logits=keep_logits.build(modules),
         pick={masked: pick.build(modules, masked=masked) for masked in (False, True)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ def run(
     heads: int,
     chooses: bool,
     loud: int | None = None,
+    build: Callable[..., Any] = attend.build,
 ) -> None:
     """Compares with the reference; of the compressed rows number `loud`, or that before it, outweighs the
     others."""
@@ -57,7 +59,7 @@ def run(
     normed = rotate(rms(queries.reshape(count, heads, HEAD_DIM), 1e-6), cosines, sines)
     expected = rotate(attention(normed, np.concatenate([raw, compressed]), seen, sinks), cosines, -sines)
     compressed[visible_rows:] = np.nan  # no weight of 0 hides it
-    call = attend.build(
+    call = build(
         device, heads=heads, head_dim=HEAD_DIM, rotary_dim=64, window=WINDOW, ratio=ratio, top_k=TOP_K,
         epsilon=1e-6, rounds=rounds,
     )  # fmt: skip
