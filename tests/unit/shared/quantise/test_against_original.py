@@ -17,15 +17,15 @@ from shared.quant.dequantise import dequantise
 from shared.quantise.matrix import quantise
 
 MATRICES = ("gauss", "heavy", "columns")
-KINDS = (
-    ("Q2_K", "imatrix"),
-    ("Q2_K", "none"),
-    ("Q4_K", "imatrix"),
-    ("Q4_K", "none"),
-    ("IQ2_XXS", "imatrix"),
-    ("IQ2_XXS", "energy"),
-)
-MOST = 1.02  # of the original's error
+# Our error in parts of the original's, on each of the matrices: at most 1.02 is asked for.
+RATIOS = {
+    ("Q2_K", "imatrix"): (0.958, 0.878, 0.688),
+    ("Q2_K", "none"): (0.787, 0.647, 0.473),
+    ("Q4_K", "imatrix"): (0.985, 0.942, 0.916),
+    ("Q4_K", "none"): (0.962, 0.943, 0.944),
+    ("IQ2_XXS", "imatrix"): (0.843, 0.696, 0.511),
+    ("IQ2_XXS", "energy"): (0.903, 0.761, 0.302),
+}
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -43,14 +43,14 @@ def error(type: TensorType, data: Bytes, values: npt.NDArray[np.float32], weight
 
 
 @pytest.mark.parametrize("matrix", MATRICES)
-@pytest.mark.parametrize(("name", "kind"), KINDS)
-def test_the_error_is_at_most_that_of_the_original(original, matrix, name, kind) -> None:
+@pytest.mark.parametrize(("name", "kind"), RATIOS)
+def test_the_error_is_below_that_of_the_original(original, matrix, name, kind) -> None:
     type, values = TensorType[name], original[matrix]
     importance = None if kind == "none" else original[f"{matrix}_{kind}"]
     weights = 1.0 if importance is None else importance.astype(np.float64)
     ours = error(type, quantise(type, values, importance), values, weights)
     theirs = error(type, original[f"{matrix}_{name}_{kind}"], values, weights)
-    assert ours <= MOST * theirs
+    assert ours <= RATIOS[name, kind][MATRICES.index(matrix)] * theirs
 
 
 @pytest.mark.parametrize("matrix", [*MATRICES, "edge"])
@@ -59,7 +59,7 @@ def test_q8_0_is_equal_byte_for_byte(original, matrix) -> None:
     np.testing.assert_array_equal(ours, original[f"{matrix}_Q8_0_none"])
 
 
-@pytest.mark.parametrize(("name", "kind"), KINDS)
+@pytest.mark.parametrize(("name", "kind"), RATIOS)
 def test_edge_cases_stay_finite_and_zero_rows_zero(original, name, kind) -> None:
     type, values = TensorType[name], original["edge"]
     importance = None if kind == "none" else original[f"edge_{kind}"]

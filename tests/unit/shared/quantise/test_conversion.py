@@ -152,6 +152,14 @@ def test_bytes_do_not_depend_on_the_number_of_workers(folder: Path, mixed: Path,
     assert alone.read_bytes() == mixed.read_bytes()
 
 
+def test_matrices_are_written_in_pieces(
+    folder: Path, lossless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode, "_PIECE_ELEMENTS", 1 << 10)
+    pieces = converted(folder, tmp_path / "pieces.gguf", Recipe("mxfp4"))
+    assert pieces.read_bytes() == lossless.read_bytes()
+
+
 def test_without_a_template_the_checkpoint_describes_itself(
     folder: Path, lossless: Path, tiny: TinyCheckpoint, tmp_path: Path
 ) -> None:

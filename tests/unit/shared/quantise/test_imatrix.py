@@ -28,6 +28,9 @@ def test_an_expert_is_found_by_itself_or_in_the_whole(tmp_path: Path) -> None:
     held = read_imatrix(write_imatrix(tmp_path / "i.dat", entries))
     found = [held.of(NAME, expert, 2, 3) for expert in range(3)]
     assert [values.tolist() for values in found if values is not None] == [[0, 1], [7, 8], [9, 10]]
+    held = read_imatrix(write_imatrix(tmp_path / "i.dat", {NAME: np.arange(6)}))
+    found = [held.of(NAME, expert, 2, 3) for expert in range(3)]
+    assert [values.tolist() for values in found if values is not None] == [[0, 1], [2, 3], [4, 5]]
     assert held.of("another", 0, 2, 3) is None
     with pytest.raises(ImatrixError, match=r"6 values for .*, expected 8"):
         held.of(NAME, 0, 2, 4)
