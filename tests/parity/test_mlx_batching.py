@@ -133,12 +133,25 @@ def test_rounded_state_of_each_layer(name: str, groups: Groups) -> None:
     check_layers_alone(name, groups)
 
 
+EVERY_LENGTH = pytest.mark.parametrize(("name", "lengths"), [("tiny-q2", EVERY), ("tiny-pro-q2", EVERY[::7])])
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "lengths"), [("tiny-q2", EVERY), ("tiny-pro-q2", EVERY[::7])])
+@EVERY_LENGTH
 def test_every_length(name: str, lengths: list[int]) -> None:
     check_end_to_end(name, "float", [(0, lengths + AROUND_512)])
+
+
+@pytest.mark.long
+@EVERY_LENGTH
+def test_every_fifth_rounded_length(name: str, lengths: list[int]) -> None:
     check_end_to_end(name, "kv", [(0, lengths[::5] + AROUND_512)])
-    check_layers_alone(name, [(0, lengths + AROUND_512)])
+
+
+@pytest.mark.long
+@EVERY_LENGTH
+def test_every_third_length_layer_by_layer(name: str, lengths: list[int]) -> None:
+    check_layers_alone(name, [(0, lengths[::3] + AROUND_512)])
 
 
 @pytest.mark.long
