@@ -42,7 +42,7 @@ def value_source(context: Any, parameter: Any) -> str | None:
     source = context.get_parameter_source(parameter.name)
     if source is None or source.name != "DEFAULT_MAP":
         return None
-    return f"{_long_name(parameter)} in {context.params.get(_NAME)}"
+    return f"{long_name(parameter)} in {context.params.get(_NAME)}"
 
 
 def _read_first(context: typer.Context, path: Path | None) -> Path | None:
@@ -76,12 +76,13 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _options(command: Any) -> dict[str, Any]:
     """Parameters by the long names of their options; a file does not name another file."""
-    options = {_long_name(parameter): parameter for parameter in command.params}
+    options = {long_name(parameter): parameter for parameter in command.params}
     options.pop(_NAME, None)
     return options
 
 
-def _long_name(parameter: Any) -> str:
+def long_name(parameter: Any) -> str:
+    """An option's name without the dashes before it, the long one if there are several."""
     return str(next((name for name in parameter.opts if name.startswith("--")), parameter.name)).lstrip("-")
 
 

@@ -260,17 +260,18 @@ _CONTRARY = {
 }
 
 
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the option of that Python name stands on the command line, so far as that is read."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _unless_overruled(context: typer.Context, parameter: typer.CallbackParam, value: bool) -> bool:
     """A switch that a variable or a file turned on gives way to a contrary one on the command line, whose
     options are read first."""
-
-    def source(name: str) -> str:
-        found = context.get_parameter_source(name)
-        return "" if found is None else found.name
-
-    if source(parameter.name or "") == "COMMANDLINE":
-        return value
-    return value and not any(source(name) == "COMMANDLINE" for name in _CONTRARY[parameter.name or ""])
+    name = parameter.name or ""
+    overruled = any(is_given(context, other) for other in _CONTRARY[name])
+    return value and (is_given(context, name) or not overruled)
 
 
 ThinkOption = Annotated[

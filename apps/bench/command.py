@@ -20,6 +20,7 @@ from apps.bench.kernels import check_kernel_options, write_kernel_times
 from apps.bench.plot import write_chart
 from apps.bench.prompt import PromptSource
 from apps.bench.sweep import CSV_HEADER, SweepRow, SweepSettings, sweep
+from apps.config import long_name
 from apps.console import say, sayer
 from apps.output_file import check_writable
 from apps.startup import engine_notes
@@ -114,7 +115,7 @@ def bench(
     if context.invoked_subcommand is not None:
         return
     if kernels:
-        check_kernel_options(backend, ctx_max, prefill_chunk, [prompt_file, chat_prompt_file, prompt_tokens])
+        check_kernel_options(_given(context), backend, ctx_max, prefill_chunk)
         if csv is not None:
             check_writable(csv)
         rows = kernel_times(ctx_max, prefill_chunk, time.perf_counter)
@@ -166,6 +167,12 @@ def bench(
             _run(engine, tokens, settings, allocated, csv, as_json, dump_frontier_logits_dir, quality, events)
     finally:
         engine.close()
+
+
+def _given(context: typer.Context) -> list[str]:
+    """The options on the command line, by their long names."""
+    given = [option for option in context.command.params if options.is_given(context, option.name or "")]
+    return [f"--{long_name(option)}" for option in given]
 
 
 def _run(

@@ -30,17 +30,19 @@ COLUMNS = (
 # A decode step completes a window of every compression ratio only at these contexts.
 WINDOW = 128
 
+# The options of `ds4 bench` that have an effect; all numbers are random, of Flash's shapes.
+OPTIONS = ("--kernels", "--backend", "--ctx-max", "--prefill-chunk", "--csv", "--json")
+
 Record = dict[str, Any]
 
 
-def check_kernel_options(
-    backend: str, context: int, prefill_chunk: int | None, unused: Iterable[object | None]
-) -> None:
-    """Raises UsageError for what does not go with `--kernels`; of the files `unused` none may be given."""
+def check_kernel_options(given: Iterable[str], backend: str, context: int, prefill_chunk: int | None) -> None:
+    """Raises UsageError for what does not go with `--kernels`, be it an option `given` that has no effect."""
+    for option in given:
+        if option not in OPTIONS:
+            raise UsageError(f"--kernels takes no {option}: it goes with {', '.join(OPTIONS[1:])}")
     if backend not in ("auto", "mlx"):
         raise UsageError(f"--kernels are those of --backend mlx, not {backend}")
-    if any(option is not None for option in unused):
-        raise UsageError("--kernels takes no prompt: its numbers are random")
     if context % WINDOW:
         raise UsageError(f"with --kernels --ctx-max must be a multiple of {WINDOW}, not {context}")
     if prefill_chunk is not None and not 1 < prefill_chunk <= context:

@@ -117,7 +117,12 @@ def test_without_metal_one_line_says_what_would_help(
     [
         (["--ctx-max", "1000"], "--ctx-max must be a multiple of 128"),
         (["--backend", "reference"], "--backend mlx"),
-        (["--prompt-file", "x"], "takes no prompt"),
+        (["--prompt-file", "x"], "--kernels takes no --prompt-file: it goes with --backend, --ctx-max, "),
+        (["--quality"], "takes no --quality"),
+        (["-m", "x.gguf"], "takes no --model"),
+        (["--load", "copy"], "takes no --load"),
+        (["--ctx-start", "128"], "takes no --ctx-start"),
+        (["--tokens", "8"], "takes no --gen-tokens"),
         (
             ["--ctx-max", "256", "--prefill-chunk", "257"],
             "--prefill-chunk must lie between 2 and --ctx-max 256",
@@ -129,7 +134,9 @@ def test_options_that_do_not_fit_are_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", "--kernels", *arguments]) == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
 
 
 def test_the_command_hands_over_context_and_chunk(
