@@ -264,7 +264,7 @@ def check_memory_is_bounded(steps: int) -> None:
             session.logits()
             mx.synchronize()
             sizes.append(mx.get_active_memory())
-            assert all(isinstance(token, int) for token in session._timeline.tokens[:-1])
+            assert all(isinstance(token, int) for token in session._evaluated[:-1])
     assert sizes[1] - sizes[0] < 64 << 10
     session.close()
 
