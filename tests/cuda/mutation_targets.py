@@ -34,10 +34,8 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 # Texts whose mutants were not run yet, and why. They have no result.
 _NOT_RUN = "newer than the last run"
 PENDING: dict[str, str] = {
-    "attend.combine": _NOT_RUN,
     "attend": _NOT_RUN,
     "begin_step": _NOT_RUN,
-    "compress": _NOT_RUN,
     "draw.best": _NOT_RUN,
     "draw.from_top": _NOT_RUN,
     "draw.in_order": _NOT_RUN,
@@ -72,15 +70,11 @@ PENDING: dict[str, str] = {
     "headers.swiglu": _NOT_RUN,
     "headers.tensor_cores": _NOT_RUN,
     "headers.warp": _NOT_RUN,
-    "hyper_collapse": _NOT_RUN,
-    "hyper_mix": _NOT_RUN,
-    "project8": _NOT_RUN,
     "project_swiglu": _NOT_RUN,
     "quantise.both": _NOT_RUN,
     "quantise.dense": _NOT_RUN,
     "quantise.expert": _NOT_RUN,
     "quantise.hidden": _NOT_RUN,
-    "route": _NOT_RUN,
     "run_experts.down": _NOT_RUN,
     "run_experts.gate_up": _NOT_RUN,
     "run_experts8.down": _NOT_RUN,
@@ -92,7 +86,6 @@ PENDING: dict[str, str] = {
     "tile_experts.gate_up": _NOT_RUN,
     "tile_project": _NOT_RUN,
     "tile_project_swiglu": _NOT_RUN,
-    "top_k": _NOT_RUN,
 }
 
 
