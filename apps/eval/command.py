@@ -117,6 +117,21 @@ def evaluate(
             rich_help_panel=_RUN,
         ),
     ] = None,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Text line by line also on a terminal, no board.", rich_help_panel=_RUN),
+    ] = False,
+    pause_ms: Annotated[
+        int,
+        typer.Option(
+            "--pause-ms",
+            metavar="N",
+            min=0,
+            max=60_000,
+            help="How long the board shows a verdict before it goes on.",
+            rich_help_panel=_RUN,
+        ),
+    ] = 350,
     trace: options.TraceOption = None,
     regrade_trace: Annotated[
         Path | None,
@@ -241,6 +256,8 @@ def evaluate(
         Sampling(temperature, top_p, min_p),
         int(time.time()) if seed is None else seed,
         trace,
+        plain,
+        pause_ms / 1000,
     )
     outcomes = run_questions(wish, chosen)
     failed = any(outcome.status == "FAILED" for outcome in outcomes)

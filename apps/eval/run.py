@@ -54,6 +54,22 @@ class Run:
         }
 
 
+def begin_trace(run: Run, trace: TraceFile | None) -> None:
+    """Write the first lines of a trace, if there is one."""
+    if trace is not None:
+        trace.write(head_text(run.head(time.strftime("%Y-%m-%dT%H:%M:%S%z"))))
+
+
+def finish(
+    run: Run, outcomes: Sequence[Outcome], seconds: float, *, out: Console, trace: TraceFile | None
+) -> None:
+    """Print the report, and write the last lines of a trace."""
+    if trace is not None:
+        trace.write(summary_text(outcomes, seconds))
+    for line in report_lines(run.questions, outcomes, seconds):
+        out.print(line)
+
+
 def run_plain(
     run: Run,
     *,
@@ -65,8 +81,7 @@ def run_plain(
 ) -> list[Outcome]:
     """Ask every question and print the report. Raises Cancelled after the report, if the run was stopped."""
     started = clock()
-    if trace is not None:
-        trace.write(head_text(run.head(time.strftime("%Y-%m-%dT%H:%M:%S%z"))))
+    begin_trace(run, trace)
     outcomes: list[Outcome] = []
     chunk = run.engine.memory_plan(run.context).prefill_chunk
     with closing(run.engine.open_session(run.context)) as session:
@@ -90,10 +105,7 @@ def run_plain(
                 break
     stopped = bool(outcomes) and outcomes[-1].status == "STOPPED"
     outcomes += [Outcome("PENDING")] * (len(run.questions) - len(outcomes))
-    if trace is not None:
-        trace.write(summary_text(outcomes, clock() - started))
-    for line in report_lines(run.questions, outcomes, clock() - started):
-        out.print(line)
+    finish(run, outcomes, clock() - started, out=out, trace=trace)
     if stopped:
         raise Cancelled("stopped: the questions that were not asked are PENDING")
     return outcomes

@@ -14,6 +14,7 @@ from apps.console import console, say, sayer
 from apps.eval.ability_suite import AbilitySuite
 from apps.eval.context import automatic_context
 from apps.eval.run import Run, run_plain
+from apps.eval.screen import has_room, run_board
 from apps.eval.story_suite import StorySuite
 from apps.options import EngineOptions
 from apps.startup import engine_notes, thinking_line
@@ -38,6 +39,8 @@ class EvalWish:
     sampling: Sampling
     seed: int
     trace: Path | None
+    plain: bool
+    pause_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,10 @@ def run_questions(wish: EvalWish, questions: Sequence[Question]) -> list[Outcome
             trace = stack.enter_context(TraceFile(wish.trace, say=sayer("ds4.warning")))
         interrupt = stack.enter_context(Interrupt())
         run = Run(engine, questions, AskSettings(wish.limits, effort, wish.sampling, wish.seed), context)
-        return run_plain(run, out=console(sys.stdout), err=console(), trace=trace, cancelled=interrupt)
+        out = console(sys.stdout)
+        if wish.plain or not has_room(out):
+            return run_plain(run, out=out, err=console(), trace=trace, cancelled=interrupt)
+        return run_board(run, out=out, trace=trace, cancelled=interrupt, pause_seconds=wish.pause_seconds)
 
 
 def run_suite(wish: SuiteWish) -> int:
