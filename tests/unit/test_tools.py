@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -24,7 +25,7 @@ def nvrtc_missing(major: int) -> str | None:
     return None if library_path(major) else f"NVRTC {major} is not installed"
 
 
-TOOLS = {
+TOOLS: dict[str, Callable[[], str | None]] = {
     "clang": clang_missing,
     "mlx": mlx_missing,
     "nvrtc-12": partial(nvrtc_missing, 12),
