@@ -5,7 +5,9 @@ A whole run cannot be compared number by number: a last bit that differs moves a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -97,16 +99,35 @@ def test_half_a_layer_of_other_models(name: str, half: str, count: int) -> None:
     check(name, half, count)
 
 
-def test_best_ids_of_a_prompt() -> None:
-    model, golden = engine("tiny-q2", "actq")._model, golden_logits("tiny-q2", "short")
-    step, state = model.step(0, len(PROMPT)), model.open_state(CONTEXT)
-    model.device.write(model.scratch("tokens", len(PROMPT)), np.array(PROMPT, np.int32))
-    model.begin(0, len(PROMPT))
-    last = model.device.download(model.forward(state, step)).argmax()
-    before = [
-        model.device.download(model.logits_of(step, token)).argmax() for token in range(len(PROMPT) - 1)
-    ]
-    assert np.mean([*before, last] == golden["argmax_actq"]) >= 0.93
+def check_best_ids(name: str, prompt: str, ends: Sequence[int], decoded: int) -> None:
+    """The best id after every token of a prompt in steps that end before these numbers of tokens, then after
+    the stored greedy ones, one by one."""
+    model, golden = engine(name, "actq")._model, golden_logits(name, prompt)
+    tokens, state, best = golden["tokens"].tolist(), model.open_state(1024), []
+    greedy = golden["greedy_ids_actq"][:decoded].tolist()
+    starts = [0, *ends, *range(len(tokens) + 1, len(tokens) + decoded)]
+    for start, end in pairwise(starts):
+        part = [*tokens, *greedy][start:end]
+        step = model.step(start, len(part))
+        model.device.write(model.scratch("tokens", len(part)), np.array(part, np.int32))
+        model.begin(start, len(part))
+        last = model.device.download(model.forward(state, step)).argmax()
+        before = [model.device.download(model.logits_of(step, at)).argmax() for at in range(len(part) - 1)]
+        best += [*before, last]
+    wanted = [*golden["argmax_actq"], *greedy[1:]]
+    assert len(best) == len(wanted)
+    assert np.mean(np.equal(best, wanted)) >= 0.93
+
+
+def test_best_ids_of_a_short_prompt() -> None:
+    check_best_ids("tiny-q2", "short", [20, 27], 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["tiny-q2", "tiny-q4"])
+def test_best_ids_with_every_ratio(name: str) -> None:
+    """Windows of both ratios end, rings wrap, and the indexer chooses."""
+    check_best_ids(name, "medium", [50, 114, 128, 129, 179], 6)
 
 
 def opened() -> Session:
