@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shared.errors import UsageError
+from shared.errors import EngineFault, UsageError
 from shared.evaluation.local_vectors import LocalCandidate, LocalCase, PromptMode
 from shared.evaluation.official_vectors import MOST_STEPS, Candidate, OfficialCase, OfficialStep
 from shared.sampling import TokenLogprob, top_logprobs
@@ -25,6 +25,7 @@ MOST_LOGPROB_DELTA = 4.0
 LEAST_OVERLAP: Mapping[int, int] = {5: 4, 20: 15, 64: 40}
 MOST_LOGIT_DELTA = 8.0
 _DELTA_OVER = 20
+_NOTHING = "no logit is a finite number"
 
 
 @dataclass
@@ -66,6 +67,9 @@ def check_official(
         session.sync(encode_prompt(engine, prompt, "chat"), progress, cancelled=cancelled)
         for number, step in enumerate(case.steps):
             best = top_logprobs(session.logits(), LOCAL_CANDIDATES)
+            if not best:
+                verdict.problems.append(f"step {number}: {_NOTHING}")
+                break
             _check_step(engine.tokenizer, number, step, best, verdict)
             if engine.tokenizer.token_bytes(best[0].token) != step.selected:
                 break
@@ -152,7 +156,7 @@ def record_official(
     with closing(engine.open_session(wanted.context)) as session:
         session.sync(encode_prompt(engine, wanted.prompt, "chat"), progress, cancelled=cancelled)
         while True:
-            best = top_logprobs(session.logits(), max(1, count))
+            best = _finite(top_logprobs(session.logits(), max(1, count)))
             top = tuple(Candidate(bytes_of(scored.token), scored.logprob) for scored in best[:count])
             recorded.append(OfficialStep(bytes_of(best[0].token), top))
             ended = best[0].token == engine.tokenizer.specials.eos
@@ -176,9 +180,15 @@ def record_local(
     tokens = _up_to(tokens, len(tokens) if frontier is None else frontier, wanted.name)
     with closing(engine.open_session(wanted.context)) as session:
         session.sync(tokens, progress, cancelled=cancelled)
-        best = top_logprobs(session.logits(), count)
+        best = _finite(top_logprobs(session.logits(), count))
     top = tuple(LocalCandidate(scored.token, scored.logit) for scored in best)
     return LocalCase(wanted.name, mode, wanted.context, len(tokens), wanted.prompt_file, top)
+
+
+def _finite(best: list[TokenLogprob]) -> list[TokenLogprob]:
+    if not best:
+        raise EngineFault(f"nothing can be recorded: {_NOTHING}")
+    return best
 
 
 def _up_to(tokens: list[int], frontier: int, name: str) -> list[int]:

@@ -1,6 +1,7 @@
 """`ds4 splice`: the tiny model's two recipes mixed, and everything that is refused."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from gguf import GGUFReader
 
 from apps import cli
 from shared.gguf.reader import GgufFile
-from shared.gguf.types import TensorType
+from shared.gguf.types import TensorType, ValueType
 from shared.model.reference_engine import load
 from shared.model.splice import parse_layers
 from tests.support.golden import tiny_pro, tiny_q2, tiny_q4
@@ -157,6 +158,15 @@ def test_two_models_are_never_mixed(tmp_path, capsys, make_base, make_donor, why
     assert "are not the same model: " in line
     assert why in line
     assert not (tmp_path / "new.gguf").exists()
+
+
+def test_files_of_other_alignment_are_not_mixed(tmp_path, capsys):
+    base, donor = _small(tmp_path / "base.gguf"), tmp_path / "donor.gguf"
+    aligned = ("general.alignment", ValueType.UINT32, 64)
+    write_hollow(donor, [*metadata_of(SMALL), aligned], tensors_of(SMALL))
+    os.truncate(donor, 2 * donor.stat().st_size)
+    assert _splice("--q4-layers", "1", "--out", tmp_path / "new.gguf", base=base, donor=donor) == 1
+    assert "they are aligned to 32 and 64 bytes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("layer", [0, 2])
