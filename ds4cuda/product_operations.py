@@ -22,6 +22,7 @@ from ds4cuda.kernels import (
     sort_pairs,
     tile_experts,
     tile_project,
+    tile_project_f16,
     tile_project_swiglu,
 )
 from ds4cuda.kernels.kernel import Modules
@@ -55,6 +56,7 @@ class CodeOperations:
     project_f16: Call
     run_experts: Callable[[TensorType, TensorType], Experts8]
     tile_project: Call
+    tile_project_f16: Call
     tile_project_swiglu: Call
     sort_pairs: Call
     tile_experts: Callable[[TensorType, TensorType], TileExperts]
@@ -98,6 +100,7 @@ def make_code_operations(modules: Modules, shape: ModelShape) -> CodeOperations:
         project_f16=project.build(modules, storage="f16"),
         run_experts=experts,
         tile_project=tile_project.build(modules),
+        tile_project_f16=tile_project_f16.build(modules),
         tile_project_swiglu=tile_project_swiglu.build(modules, clamp=shape.swiglu_clamp),
         sort_pairs=sort_pairs.build(modules),
         tile_experts=in_tiles,

@@ -22,7 +22,7 @@ from shared.model.shape import ModelShape
 
 # Pairs of token and slot for each expert from which on it pays to group them by expert.
 _GROUPED_FROM = 2
-# Tokens from which on tensor cores multiply their codes with a matrix: a tile has room for many.
+# Tokens from which on tensor cores multiply them with a matrix: a tile has room for many.
 _TILES_FROM = 32
 
 
@@ -97,13 +97,16 @@ class CodeProducts:
             operations.tile_experts(*types)
 
     def project(self, matrix: Matrix, x: Any, y: Any, groups: int = 1) -> None:
-        operations = self._operations
+        operations, of_many = self._operations, len(x) >= _TILES_FROM
         if matrix.storage == "f16":
-            operations.project_f16(matrix, x, y, groups)
+            if of_many and groups == 1:
+                operations.tile_project_f16(matrix, x, y)
+            else:
+                operations.project_f16(matrix, x, y, groups)
             return
         codes = self._arrays.dense_codes(*x.shape)
         operations.quantise.dense(x, codes)
-        project = operations.tile_project if len(x) >= _TILES_FROM else operations.project
+        project = operations.tile_project if of_many else operations.project
         project(matrix, codes, y, groups)
 
     def experts(self, weights: LayerWeights, step: Step) -> None:

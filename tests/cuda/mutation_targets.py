@@ -85,6 +85,7 @@ PENDING: dict[str, str] = {
     "tile_experts.down": _NOT_RUN,
     "tile_experts.gate_up": _NOT_RUN,
     "tile_project": _NOT_RUN,
+    "tile_project_f16": _NOT_RUN,
     "tile_project_swiglu": _NOT_RUN,
 }
 

@@ -93,33 +93,38 @@ __device__ __forceinline__ void weigh(Tile& tile, int head, int rows, float& lar
     }
 }
 
-// Adds the weighed rows of the tile to the warp's channels.
+// Adds the weighed rows of the tile to what the warp's channels keep. A tile is summed by itself: tensor cores cut what
+// they add, floats round.
 __device__ __forceinline__ void mix_rows(const Tile& tile, float (*sums)[4]) {
     const int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * CHANNELS_EACH;
     const float kept[2] = {tile.kept[lane / 4], tile.kept[lane / 4 + 8]};
+    u32 weights[2][2][4];
 #pragma unroll
-    for (int column = 0; column < COLUMNS; column++) {
+    for (int half = 0; half < 2; half++) {
 #pragma unroll
-        for (int at = 0; at < 4; at++) {
-            sums[column][at] *= kept[at / 2];
+        for (int part = 0; part < 2; part++) {
+            const u16* from = tile.weights[part] + lane % 16 * WEIGHT_PITCH + 16 * half + lane / 16 * 8;
+            load_fragments(from, weights[half][part]);
         }
     }
 #pragma unroll
-    for (int row = 0; row < WARP; row += 16) {
-        u32 weights[2][4];
+    for (int column = 0; column < COLUMNS; column += 2) {
+        float mixed[2][4] = {};
 #pragma unroll
-        for (int part = 0; part < 2; part++) {
-            load_fragments(tile.weights[part] + lane % 16 * WEIGHT_PITCH + row + lane / 16 * 8, weights[part]);
-        }
-#pragma unroll
-        for (int column = 0; column < COLUMNS; column += 2) {
+        for (int half = 0; half < 2; half++) {
             u32 values[4];
-            load_turned(tile.rows + (row + lane % 16) * PITCH + first + 8 * column + lane / 16 * 8, values);
+            const u16* from = tile.rows + (16 * half + lane % 16) * PITCH + first + 8 * column + lane / 16 * 8;
+            load_turned(from, values);
 #pragma unroll
             for (int part = 0; part < 2; part++) {
-                multiply_halves(sums[column], weights[part], values);
-                multiply_halves(sums[column + 1], weights[part], values + 2);
+                multiply_halves(mixed[0], weights[half][part], values);
+                multiply_halves(mixed[1], weights[half][part], values + 2);
             }
+        }
+#pragma unroll
+        for (int at = 0; at < 4; at++) {
+            sums[column][at] = sums[column][at] * kept[at / 2] + mixed[0][at];
+            sums[column + 1][at] = sums[column + 1][at] * kept[at / 2] + mixed[1][at];
         }
     }
 }
