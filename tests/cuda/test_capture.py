@@ -13,6 +13,7 @@ from ds4cuda.model import Model
 from ds4cuda.state import State
 from ds4cuda.step import Step, covered_end
 from shared.model.known_shapes import FLASH
+from shared.model.reference import Activation
 from tests.cuda.cupy_standin import CaptureError, CupyStandin
 from tests.cuda.models import engine, needs_simulator
 from tests.support.golden import model_path
@@ -25,11 +26,13 @@ def model_on(cupy: CupyStandin) -> Model:
     return load(model_path("tiny-q2"), context=1024, prefill_chunk=64, cupy=cupy)._model
 
 
-def decoded(model: Model, tokens: list[int], *, plain: bool = False) -> tuple[State, npt.NDArray[np.float32]]:
-    """The state after `tokens`, one step each, and the logits of all of them."""
+def decoded(
+    model: Model, tokens: list[int], *, start: int = 0, plain: bool = False
+) -> tuple[State, npt.NDArray[np.float32]]:
+    """The state after `tokens` from a position on, one step each, and the logits of all of them."""
     state, places = model.open_state(100), model.device.zeros((2, model.shape.vocabulary_size), np.float32)
     steps, logits = DecodeSteps(model, state, places), []
-    for position, token in enumerate(tokens):
+    for position, token in enumerate(tokens, start):
         model.begin(position, 1, token)
         if plain:
             logits.append(model.device.download(model.forward(state, model.step(position, 1))))
@@ -39,10 +42,21 @@ def decoded(model: Model, tokens: list[int], *, plain: bool = False) -> tuple[St
     return state, np.stack(logits)
 
 
-def test_a_captured_step_serves_other_positions() -> None:
+@pytest.mark.parametrize(
+    ("activation", "start"),
+    [
+        ("kv", 0),
+        pytest.param("kv", 66, marks=pytest.mark.long),  # from the second token on, rows are chosen
+        pytest.param("actq", 66, marks=pytest.mark.long),
+    ],
+)
+def test_a_captured_step_serves_other_positions(activation: Activation, start: int) -> None:
     """Bit for bit, with the state that it leaves; only `begin` is outside the graph."""
-    model = engine()._model
-    (captured, found), (plain, expected) = decoded(model, TOKENS), decoded(model, TOKENS, plain=True)
+    model = engine("tiny-q2", activation)._model
+    assert model.step(67, 1).chooses
+    (captured, found), (plain, expected) = (
+        decoded(model, TOKENS, start=start, plain=plain) for plain in (False, True)
+    )
     assert np.array_equal(found, expected)
     for one, other in zip(captured.arrays, plain.arrays, strict=True):
         assert np.array_equal(one.view(np.uint8), other.view(np.uint8))
