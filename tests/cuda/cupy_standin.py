@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tests.cuda.nvrtc import CUPY_OPTIONS
 from tests.ksim import RawModule
 
 Array = npt.NDArray[Any]
@@ -83,7 +84,7 @@ class CupyStandin:
         self.forbid("freeing memory")
 
     def RawModule(self, *, code: str, options: tuple[str, ...]) -> _Module:
-        return _Module(self, RawModule(code=code, options=options, **self._settings))
+        return _Module(self, RawModule(code=code, options=(*options, *CUPY_OPTIONS), **self._settings))
 
     def forbid(self, what: str) -> None:
         """Raises CaptureError while a stream is captured."""

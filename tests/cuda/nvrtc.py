@@ -14,6 +14,8 @@ from pathlib import Path
 # Major version of CUDA -> the library's place below the `nvidia` namespace package.
 _PLACES = {12: "cuda_nvrtc/lib/libnvrtc.so.12", 13: "cu13/lib/libnvrtc.so.13"}
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+# What CuPy adds to the options that it is given: float32 subnormals count as zero.
+CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 _COMPILED = 0
 
 
@@ -48,7 +50,7 @@ class Compiler:
         program = ctypes.c_void_p()
         self._call("nvrtcCreateProgram", ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
         try:
-            given = [f"--gpu-architecture={architecture}", *options]
+            given = [f"--gpu-architecture={architecture}", *options, *CUPY_OPTIONS]
             arguments = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
             result = self.library.nvrtcCompileProgram(program, len(given), arguments)
             log = self._read(program, "ProgramLog").rstrip(b"\0\n").decode(errors="replace")

@@ -14,7 +14,15 @@ import numpy as np
 
 from tests.ksim.build import KernelLibrary
 from tests.ksim.errors import KernelError
-from tests.ksim.executor import CUDA, CUDA_STATIC_SHARED_MEMORY, FULL, Place, Plan, build_kernel
+from tests.ksim.executor import (
+    CUDA,
+    CUDA_STATIC_SHARED_MEMORY,
+    FLUSHES_SUBNORMALS,
+    FULL,
+    Place,
+    Plan,
+    build_kernel,
+)
 from tests.ksim.ptx import rewrite_asm
 from tests.ksim.rewrite import rewrite_shared, strip_comments
 
@@ -31,6 +39,7 @@ _KERNEL = re.compile(
     + r"(\w+)\s*\("
 )
 VALUE, POINTER_TO_CONST = 0, 1
+FLUSHING = "-ftz=true"  # the option for float32 numbers without subnormals
 MAX_PARAMETERS = 80
 
 
@@ -52,7 +61,7 @@ class RawModule:
     Args:
         code: the source, or None where `path` names its file.
         path: a file to read.
-        options: compiler options; -D ones are obeyed, others ignored.
+        options: compiler options; -D ones and -ftz=true are obeyed, others ignored.
         name_expressions: instances of kernel templates, for get_function.
         check: "fast" or "full", as for metal_kernel.
         seed: order of threads, as for metal_kernel.
@@ -203,6 +212,7 @@ class RawKernel:
             ]
             entry = f"ksim_entry_{self.module.number_of(self.name)}"
             flags = CUDA | (FULL if self.module.check == "full" else 0)
+            flags |= FLUSHES_SUBNORMALS if FLUSHING in self.module.options else 0
             plan = self._plans[arrays] = Plan(self.module.compile(), entry, places, len(parameters), flags)
         return plan
 

@@ -236,3 +236,11 @@ def test_templates_defines_and_unknown_names() -> None:
         module.get_function("fill<8>")
     with pytest.raises(ValueError, match="code or the path"):
         RawModule()
+
+
+def test_subnormal_numbers_are_flushed_where_an_option_says_so() -> None:
+    code = 'extern "C" __global__ void halve(float* x) { x[threadIdx.x] *= 0.5f; }'
+    for options, expected in (((), 2.0**-127), (("--std=c++17", "-ftz=true"), 0.0)):
+        x = np.full(1, 2.0**-126, np.float32)
+        RawKernel(code, "halve", options)((1,), (1,), (x,))
+        assert x[0] == expected
