@@ -64,6 +64,28 @@ def test_every_lane_gets_the_same_sum(probe: Callable[[str], Any]) -> None:
     assert (largest == values.max()).all()
 
 
+TWO_SUMS = """#include "warp.cuh"
+#include "block.cuh"
+extern "C" __global__ void two_sums(const float* values, float* sums) {
+    __shared__ float scratch[128 / WARP];
+    for (int at = threadIdx.x; at < 256; at += 128) {
+        sums[at] = block_sum<128>(values[at], scratch);
+    }
+}
+"""
+
+
+def test_sums_of_a_block_follow_each_other(device: Device, tmp_path: Path) -> None:
+    """In the same scratch memory."""
+    values = np.random.default_rng(0).standard_normal((2, 128)).astype(np.float32)
+    sums = np.zeros((2, 128), np.float32)
+    source = tmp_path / "sums.cu"
+    source.write_text(TWO_SUMS)
+    device.function(Kernel("two_sums", source).text(), "two_sums", OPTIONS)((1,), (128,), (values, sums))
+    expected = values.sum(axis=1, keepdims=True, dtype=np.float64)
+    np.testing.assert_allclose(sums, np.repeat(expected, 128, axis=1), rtol=1e-5)
+
+
 ROUNDING = """#include "warp.cuh"
 #include "rounding.cuh"
 #include "index_vector.cuh"
