@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ds4cuda.availability import open_cupy, why_unavailable
 from ds4cuda.plan import session_plan
 from shared.errors import BackendUnavailable
+from shared.model.file_engine import FileEngine
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, prefill_cap
 from shared.model.open import ModelFile, open_model
-from shared.model.shape import ModelShape
 from shared.power import PowerGovernor
 from shared.session import MemoryPlan, Session
-from shared.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ds4cuda.model import Model
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from shared.model.reference import Activation
 
 
-class CudaEngine:
+class CudaEngine(FileEngine):
     """Implements `shared.session.Engine`."""
 
     backend = "cuda"
@@ -32,39 +31,8 @@ class CudaEngine:
     def __init__(
         self, model: Model, file: ModelFile, *, prefill_chunk: int, power: PowerGovernor, notes: list[str]
     ) -> None:
+        super().__init__(file, prefill_chunk=prefill_chunk, power=power, notes=notes)
         self._model = model
-        self._file = file
-        self.prefill_chunk = prefill_chunk
-        self.power = power
-        self.notes = notes
-
-    @property
-    def name(self) -> str:
-        return self._file.name
-
-    @property
-    def shape(self) -> ModelShape:
-        return self._file.shape
-
-    @property
-    def model_id(self) -> int:
-        return self._file.shape.model_id
-
-    @property
-    def quant_bits(self) -> int:
-        return self._file.quant_bits
-
-    @property
-    def fingerprint(self) -> str:
-        return self._file.fingerprint
-
-    @property
-    def effort_profile(self) -> str:
-        return self._file.effort_profile
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self._file.tokenizer
 
     def open_session(self, context: int) -> Session:
         from ds4cuda.session import CudaSession
@@ -79,9 +47,6 @@ class CudaEngine:
             prefill_chunk=self.prefill_chunk,
             row_bytes=2 if self._model.rounds else 4,
         )
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def load(

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Literal
 from ds4mlx.plan import Storage, session_plan
 from ds4mlx.settings import prepare_environment, set_wired_limit, touches_weights
 from shared.errors import BackendUnavailable, UsageError
+from shared.model.file_engine import FileEngine
 from shared.model.memory import DEFAULT_PREFILL_CHUNK
 from shared.model.open import ModelFile, open_model
-from shared.model.shape import ModelShape
 from shared.power import PowerGovernor
 from shared.session import MemoryPlan, Session
-from shared.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ds4mlx.kernels.kernel import Makers
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from shared.model.reference import Activation
 
 
-class MlxEngine:
+class MlxEngine(FileEngine):
     """Implements `shared.session.Engine`. `quality` keeps in float32 what kernels would hand on in float16;
     array operations are exact either way."""
 
@@ -42,41 +41,10 @@ class MlxEngine:
         weight_bytes: int,
         notes: list[str],
     ) -> None:
+        super().__init__(file, prefill_chunk=prefill_chunk, power=power, notes=notes)
         self._model = model
-        self._file = file
-        self.prefill_chunk = prefill_chunk
         self.quality = quality
-        self.power = power
         self.weight_bytes = weight_bytes
-        self.notes = notes
-
-    @property
-    def name(self) -> str:
-        return self._file.name
-
-    @property
-    def shape(self) -> ModelShape:
-        return self._file.shape
-
-    @property
-    def model_id(self) -> int:
-        return self._file.shape.model_id
-
-    @property
-    def quant_bits(self) -> int:
-        return self._file.quant_bits
-
-    @property
-    def fingerprint(self) -> str:
-        return self._file.fingerprint
-
-    @property
-    def effort_profile(self) -> str:
-        return self._file.effort_profile
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self._file.tokenizer
 
     def open_session(self, context: int) -> Session:
         from ds4mlx.session import MlxSession
@@ -91,9 +59,6 @@ class MlxEngine:
             prefill_chunk=self.prefill_chunk,
             row_bytes=self._model.row_dtype.size,
         )
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def load(

@@ -6,15 +6,14 @@ import os
 from functools import partial
 
 from shared.errors import ModelFileError
+from shared.model.file_engine import FileEngine
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan, prefill_cap
 from shared.model.open import ModelFile, open_model
 from shared.model.reference import Activation, Reference
 from shared.model.reference_session import ReferenceSession
 from shared.model.reference_weights import ReferenceWeights
-from shared.model.shape import ModelShape
 from shared.power import PowerGovernor
 from shared.session import MemoryPlan, MemoryPlanner
-from shared.text.tokenizer import Tokenizer
 
 
 def planner(model: ModelFile, prefill_chunk: int | None = None) -> MemoryPlanner:
@@ -56,8 +55,10 @@ def load(
         raise
 
 
-class ReferenceEngine:
-    """An opened model; weights are dequantised on first use. `notes` are lines for the start of a program."""
+class ReferenceEngine(FileEngine):
+    """Implements `shared.session.Engine`; weights are dequantised on first use."""
+
+    backend = "reference"
 
     def __init__(
         self,
@@ -68,58 +69,21 @@ class ReferenceEngine:
         dense_index_rows: int = 0,
         power: int = 100,
     ) -> None:
-        self._model = model
-        self._power = PowerGovernor(power)
+        super().__init__(
+            model,
+            prefill_chunk=DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk,
+            power=PowerGovernor(power),
+            notes=list(model.notes),
+        )
         weights = ReferenceWeights(model.gguf, model.shape)
         self._reference = Reference(weights, model.shape, activation, dense_index_rows)
-        self.prefill_chunk = DEFAULT_PREFILL_CHUNK if prefill_chunk is None else prefill_chunk
-        self.notes = list(model.notes)
-
-    @property
-    def backend(self) -> str:
-        return "reference"
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def shape(self) -> ModelShape:
-        return self._model.shape
-
-    @property
-    def model_id(self) -> int:
-        return self._model.shape.model_id
-
-    @property
-    def quant_bits(self) -> int:
-        return self._model.quant_bits
-
-    @property
-    def fingerprint(self) -> str:
-        return self._model.fingerprint
-
-    @property
-    def effort_profile(self) -> str:
-        return self._model.effort_profile
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self._model.tokenizer
-
-    @property
-    def power(self) -> PowerGovernor:
-        return self._power
 
     def open_session(self, context: int) -> ReferenceSession:
         if context < 1:
             raise ValueError(f"a context holds at least one token, not {context}")
         chunk = prefill_cap(context, self.prefill_chunk)
-        return ReferenceSession(self._reference, self._power, context, chunk)
+        return ReferenceSession(self._reference, self.power, context, chunk)
 
     def memory_plan(self, context: int) -> MemoryPlan:
         """Bytes for a session of `context` tokens; compressed rows are float32 here."""
-        return planner(self._model, self.prefill_chunk)(context)
-
-    def close(self) -> None:
-        self._model.close()
+        return planner(self._file, self.prefill_chunk)(context)
