@@ -32,7 +32,7 @@ def test_every_contract_is_found_and_those_of_two_files_hold(tmp_path: Path) -> 
     found = pytest_there("--collect-only", str(FOLDER), folder=tmp_path)
     for file in FOLDER.glob("test_*.py"):
         assert (f"{file.name}::" in found) == (file.name not in ELSEWHERE), file.name
-    files = [str(FOLDER / name) for name in ("test_pick.py", "test_headers.py")]
+    files = [str(FOLDER / name) for name in ("test_imports.py", "test_headers.py")]
     assert " skipped" not in pytest_there(*files, folder=tmp_path)
 
 
