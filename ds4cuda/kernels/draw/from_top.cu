@@ -80,9 +80,10 @@ __device__ __forceinline__ u64 tokens_to(u64 limit, Level level) {
     return (limit - level.weight_above + level.weight_each - 1) / level.weight_each;
 }
 
-extern "C" __global__ void draw_from_top(const float* logits, const u64* weights, const u64* sums, const int* counts,
-                                         int* token, int vocabulary, double uniform, double top_p, double min_p,
-                                         int first_k, int fallback) {
+// So many threads fit only if the compiler keeps to the registers that there are for each.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    draw_from_top(const float* logits, const u64* weights, const u64* sums, const int* counts, int* token,
+                  int vocabulary, double uniform, double top_p, double min_p, int first_k, int fallback) {
     __shared__ Bins bins;
     __shared__ u64 of_warps[THREADS / WARP];
     __shared__ int place;
