@@ -86,5 +86,5 @@ def missing(story: Story, answer: str) -> list[tuple[str, int]]:
 
 
 def _holds(answer: str, name: str, number: int) -> bool:
-    found = re.finditer(rf"(?<!\w){name}[ \t*]*=[ \t*]*([0-9]{{1,9}})(?![0-9])", answer)
+    found = re.finditer(rf"(?<!\w){name}[ \t*]*=[ \t*]*([0-9]{{1,9}})", answer)
     return any(int(match[1]) == number for match in found)
