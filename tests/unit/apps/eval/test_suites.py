@@ -7,9 +7,13 @@ import pytest
 
 from apps import cli
 from apps.eval.ability_suite import FILE
+from bench.embedded_model import vocabulary
+from bench.embedded_model.cases import cases as conversations
+from bench.embedded_model.rendered import PROFILE, tokens_of
 from bench.embedded_model.split import Split, split_of
-from bench.embedded_suite import DISTANCES, suite
+from bench.embedded_suite import DISTANCES, ability_case, suite
 from shared.abilities.case import ExpectedAnswer, ExpectedCall, first_of_each, read_cases, write_cases
+from shared.abilities.run import case_tokens
 from shared.story.story import make_story
 from tests.support.golden import tiny_q2
 from tests.support.scripts import script_file, turn
@@ -59,6 +63,15 @@ def test_the_generator_makes_such_cases(tmp_path):
     write_cases(tmp_path / "cases.gz", made)
     assert read_cases(tmp_path / "cases.gz") == made
     assert suite(4, seed=1) == made
+
+
+def test_a_case_asks_as_training_did():
+    tokenizer = vocabulary.tokenizer()
+    for ability in ("engine", "tools", "numbers", "recall"):
+        for drawn in conversations(ability, 5, seed=1):
+            case = ability_case(ability, "1", drawn.conversation)
+            asked = case_tokens(tokenizer, case, PROFILE)
+            assert tokens_of(drawn.conversation, tokenizer).ids[: len(asked)] == asked
 
 
 def _right_turns(cases):
