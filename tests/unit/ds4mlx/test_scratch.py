@@ -50,7 +50,7 @@ def test_the_layer_that_makes_most_is_planned_for() -> None:
     assert scratch_bytes(FLASH, 32768, 4096, 2) == max(sizes) == sizes[1]
 
 
-def test_a_step_on_the_cpu_takes_about_what_is_planned() -> None:
+def test_a_step_takes_about_what_is_planned() -> None:
     whole = engine(prefill_chunk=512)
     tokens = golden_logits("tiny-q2", "long")["tokens"][:512].tolist()
     session = whole.open_session(600)
@@ -58,4 +58,6 @@ def test_a_step_on_the_cpu_takes_about_what_is_planned() -> None:
     mx.reset_peak_memory()
     session.sync(tokens)
     taken, planned = mx.get_peak_memory() - before, whole.memory_plan(600).scratch
-    assert planned / 2 < taken < planned * 1.2
+    assert taken < planned * 1.2
+    if mx.default_device() == mx.Device(mx.cpu):
+        assert taken > planned / 2
