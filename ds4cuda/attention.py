@@ -17,7 +17,7 @@ from ds4cuda.step import Step
 from ds4cuda.weights import LayerWeights
 from shared.model.shape import ModelShape
 
-# Tokens from which on heads attend on tensor cores.
+# Tokens from which on heads attend, and rows are scored, on tensor cores.
 _TILES_FROM = 8
 
 
@@ -99,11 +99,12 @@ class Attention:
         if not step.chooses or rows is None or rows.index is None:
             return
         operations, queries = self._operations, arrays.index_queries(step)
+        score = operations.tile_index_scores if step.count >= _TILES_FROM else operations.index_scores
         operations.index_queries(queries, arrays.rotations(4))
         for first, end in step.score_blocks():
             scores = self._scratch("scores", end - first, step.compressed_rows(4))
             projected = arrays.projected(4, step)
-            operations.index_scores(queries, projected, rows.index, arrays.position, scores, first=first)
+            score(queries, projected, rows.index, arrays.position, scores, first=first)
             operations.top_k(scores, arrays.position, arrays.chosen_rows(step), first=first)
 
     def attend(self, index: int, weights: LayerWeights, state: State, step: Step) -> None:

@@ -25,6 +25,7 @@ from ds4cuda.kernels import (
     pick,
     route,
     tile_attend,
+    tile_index_scores,
     top_k,
 )
 from ds4cuda.kernels.kernel import Modules
@@ -37,7 +38,8 @@ Call = Callable[..., None]
 @dataclass(frozen=True, slots=True)
 class Operations:
     """Each as its package's `build` says. `attention_rows`, `compress` and `attend` are one for each
-    compression ratio, `pick` and `draw` one with a mask and one without."""
+    compression ratio, `pick` and `draw` one with a mask and one without. Those in tiles are for many tokens;
+    where tiles do not take the rows, they are the same as the others."""
 
     begin_step: Call
     embed: Call
@@ -50,9 +52,10 @@ class Operations:
     compress: dict[int, Call]
     index_queries: Call
     index_scores: Call
+    tile_index_scores: Call
     top_k: Call
     attend: dict[int, Call]
-    tile_attend: dict[int, Call]  # for many tokens; where tiles do not take the rows, the same
+    tile_attend: dict[int, Call]
     route: dict[bool, Call]
     keep_logits: Call
     pick: dict[bool, Call]
@@ -104,7 +107,12 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
             for ratio in ratios
         }
 
-    attention = attentions(attend)
+    scoring = {
+        **indexer,
+        "frontier": sum(frontier_widths(shape, 4)),
+        "compressor": compressor_columns(shape, 4),
+    }
+    attention, scores = attentions(attend), index_scores.build(modules, **scoring)
     return Operations(
         begin_step=begin_step.build(modules, pairs=shape.rotary_dim // 2),
         embed=embed.build(modules, **streams),
@@ -130,12 +138,8 @@ def make_operations(modules: Modules, shape: ModelShape, *, rounds: bool) -> Ope
             if ratio
         },
         index_queries=index_queries.build(modules, rotary_dim=shape.rotary_dim, rounds=rounds, **indexer),
-        index_scores=index_scores.build(
-            modules,
-            frontier=sum(frontier_widths(shape, 4)),
-            compressor=compressor_columns(shape, 4),
-            **indexer,
-        ),
+        index_scores=scores,
+        tile_index_scores=tile_index_scores.build(modules, **scoring) if rounds else scores,
         top_k=top_k.build(modules, count=shape.index_top_k),
         attend=attention,
         tile_attend=attentions(tile_attend) if tile_attend.takes(shape.head_dim, rounds) else attention,
