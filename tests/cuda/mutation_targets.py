@@ -58,7 +58,6 @@ PENDING: dict[str, str] = {
     "headers.q4_k": _NOT_RUN,
     "headers.q4_k8": _NOT_RUN,
     "headers.quantise": _NOT_RUN,
-    "headers.rotary": _NOT_RUN,
     "headers.swiglu": _NOT_RUN,
     "headers.tensor_cores": _NOT_RUN,
     "headers.warp": _NOT_RUN,
