@@ -40,9 +40,9 @@ class Gpu:
 
         if not simulate:
             return cls(open_cupy(), False, device_name(open_cupy()))
-        from tests.cuda.cupy_standin import CupyStandin
+        from tests.cuda.strict_cupy import StrictCupy
 
-        return cls(CupyStandin(), True, "simulated")
+        return cls(StrictCupy(), True, "simulated")
 
     def mark(self) -> Any:
         return HostMark() if self.simulated else self.cupy.cuda.Event()

@@ -17,7 +17,7 @@ THIRD_PARTY = {"numpy", "cupy", "tokenizers", "pytest"}
 # What pytest brings along.
 _OF_PYTEST = {"_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "py"}
 _OURS = {"ds4cuda", "shared", "tests", "bench"}
-_REFUSED = ("tests.ksim", "tests.cuda.cupy_standin")
+_REFUSED = ("tests.ksim", "tests.cuda.cupy_standin", "tests.cuda.strict_cupy")
 
 
 class Refusing:
@@ -38,10 +38,10 @@ class Refusing:
 
 
 def main(arguments: list[str]) -> int:
-    from tests.cuda.cupy_standin import CupyStandin
     from tests.cuda.on_device import VARIABLE
+    from tests.cuda.strict_cupy import StrictCupy
 
-    sys.modules["cupy"] = cast("Any", CupyStandin())
+    sys.modules["cupy"] = cast("Any", StrictCupy())
     for name in [name for name in sys.modules if name.startswith(_REFUSED)]:
         del sys.modules[name]
     sys.meta_path.insert(0, cast("Any", Refusing()))

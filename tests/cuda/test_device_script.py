@@ -24,6 +24,7 @@ from ds4cuda.kernels.kernel import OPTIONS
 from shared.model.known_shapes import FLASH
 from shared.model.open import open_model
 from shared.quant.dequantise import dequantise
+from tests.cuda.cupy_standin import CupyStandin
 from tests.cuda.models import needs_simulator
 from tests.cuda.nvrtc import Compiler, library_path
 from tests.support.golden import tiny_q2
@@ -115,7 +116,7 @@ def simulated() -> Gpu:
 
 @needs_simulator
 def test_random_weights_are_valid_blocks_of_a_plain_size() -> None:
-    device = Device(simulated().cupy)
+    device = Device(CupyStandin())
     drawn = RandomWeights(device, TINY).draw()
     layer = drawn.layers[3]
     for kind, rows, columns in (
