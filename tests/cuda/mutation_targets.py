@@ -47,7 +47,6 @@ PENDING: dict[str, str] = {
     "headers.dense_tile": _NOT_RUN,
     "headers.draw": _NOT_RUN,
     "headers.expert_rows": _NOT_RUN,
-    "headers.expert_rows8": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
     "headers.iq2_xxs": _NOT_RUN,
     "headers.iq2_xxs8": _NOT_RUN,
