@@ -64,7 +64,6 @@ PENDING: dict[str, str] = {
     "quantise.dense": _NOT_RUN,
     "quantise.expert": _NOT_RUN,
     "quantise.hidden": _NOT_RUN,
-    "run_experts.down": _NOT_RUN,
     "run_experts.gate_up": _NOT_RUN,
     "sort_pairs.count": _NOT_RUN,
     "sort_pairs.place": _NOT_RUN,
