@@ -20,6 +20,7 @@ EXCEPTIONS: dict[str, str] = {
     "headers.rotary": _CASTS,
     "route": "lanes without a slot do as the others do, and what they find is kept by nobody",
     "run_experts.down": _WHOLE_BLOCKS,
+    "run_experts.gate_up": _WHOLE_BLOCKS,
     "run_experts8.down": _WHOLE_BLOCKS,
     "run_experts8.gate_up": _WHOLE_BLOCKS,
     "top_k": "rows beyond the last have the least key, and a further round or an equal digit more takes none",
