@@ -49,7 +49,6 @@ PENDING: dict[str, str] = {
     "headers.expert_rows": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
     "headers.iq2_xxs": _NOT_RUN,
-    "headers.iq2_xxs8": _NOT_RUN,
     "headers.mxfp4": _NOT_RUN,
     "headers.mxfp4_8": _NOT_RUN,
     "headers.q2_k": _NOT_RUN,
