@@ -43,7 +43,6 @@ PENDING: dict[str, str] = {
     "group_experts.gate_up": _NOT_RUN,
     "group_experts.sort": _NOT_RUN,
     "headers.block": _NOT_RUN,
-    "headers.dense": _NOT_RUN,
     "headers.dense_tile": _NOT_RUN,
     "headers.draw": _NOT_RUN,
     "headers.expert_rows": _NOT_RUN,
