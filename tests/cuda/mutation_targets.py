@@ -48,7 +48,6 @@ PENDING: dict[str, str] = {
     "headers.expert_tile": _NOT_RUN,
     "headers.iq2_xxs": _NOT_RUN,
     "headers.mxfp4": _NOT_RUN,
-    "headers.mxfp4_8": _NOT_RUN,
     "headers.q2_k": _NOT_RUN,
     "headers.q4_k": _NOT_RUN,
     "headers.q4_k8": _NOT_RUN,
