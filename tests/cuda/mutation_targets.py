@@ -40,7 +40,6 @@ PENDING: dict[str, str] = {
     "draw.weigh": _NOT_RUN,
     "group_experts.down": _NOT_RUN,
     "group_experts.gate_up": _NOT_RUN,
-    "group_experts.sort": _NOT_RUN,
     "headers.dense_tile": _NOT_RUN,
     "headers.draw": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
