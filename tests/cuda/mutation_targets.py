@@ -38,7 +38,6 @@ PENDING: dict[str, str] = {
     "draw.from_top": _NOT_RUN,
     "draw.in_order": _NOT_RUN,
     "draw.weigh": _NOT_RUN,
-    "group_experts.down": _NOT_RUN,
     "group_experts.gate_up": _NOT_RUN,
     "headers.dense_tile": _NOT_RUN,
     "headers.draw": _NOT_RUN,
