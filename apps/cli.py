@@ -158,7 +158,7 @@ def _usage_problem(name: str, error: Any) -> str:
     else:
         message = error.format_message()
     command = context.command_path if context is not None else f"{PROGRAM} {name}"
-    return f"{' '.join(message.split())} (see `{command} --help`)"
+    return f"{' '.join(message.split()).removesuffix('.')} (see `{command} --help`)"
 
 
 def _given_as(context: Any, parameter: Any) -> str:
