@@ -103,10 +103,10 @@ def quantize(
     check_writable(out)
     if out.exists() and not (overwrite or dry_run):
         raise UsageError(f"{out} exists: name another file, or replace it with --overwrite")
+    importances = None if imatrix is None else read_imatrix(imatrix)
     with Checkpoint.open(hf) as checkpoint:
         model = template_of_checkpoint(hf) if template is None else read_template(template)
         plan = make_plan(checkpoint, model.shape, chosen)
-        importances = None if imatrix is None else read_imatrix(imatrix)
         metadata = list(model.metadata)
         if importances is not None:
             _check_importances(check_imatrix(plan, importances), imatrix_strict)
