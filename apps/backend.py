@@ -132,13 +132,16 @@ def open_tokenizer(options: EngineOptions, *, say: Say | None = None) -> Tokeniz
 
 def choose_backend(options: EngineOptions, say: Say) -> Backend:
     """The backend to use; `auto` is a script if one is given, else MLX if it can run, else the
-    reference."""
+    reference. A GPU that only the CUDA backend uses is pointed out: that one has to be named as long as it
+    was not run on hardware."""
     if options.script is not None and options.backend not in ("auto", "scripted"):
         raise UsageError(f"--script goes with --backend scripted, not {options.backend}")
     if options.backend != "auto":
         return options.backend
     if options.script is not None:
         return "scripted"
+    if _importable("cupy") and why_unavailable("cuda") is None:
+        say("an NVIDIA GPU is here: --backend cuda uses it")
     reason = why_unavailable("mlx")
     if reason is None:
         return "mlx"

@@ -31,6 +31,15 @@ def test_auto_prefers_mlx_and_says_when_it_cannot(monkeypatch):
     assert _choose() == ("reference", ["using the slow NumPy reference backend: it is Tuesday"])
 
 
+def test_auto_points_out_a_gpu_that_cuda_would_use(monkeypatch):
+    monkeypatch.setattr(backend, "_importable", lambda name: True)
+    monkeypatch.setattr(backend, "why_unavailable", lambda name: None)
+    assert _choose() == ("mlx", ["an NVIDIA GPU is here: --backend cuda uses it"])
+    assert _choose(backend="mlx") == ("mlx", [])
+    monkeypatch.setattr(backend, "why_unavailable", {"cuda": "no driver"}.get)
+    assert _choose() == ("mlx", [])
+
+
 def test_a_script_means_the_scripted_backend(tmp_path):
     assert _choose(script=tmp_path)[0] == "scripted"
     with pytest.raises(UsageError, match="--script goes with --backend scripted, not mlx"):
