@@ -56,8 +56,11 @@ class Imatrix:
 
 
 def read_imatrix(path: Path) -> Imatrix:
-    """Read and check a whole file. Raises ImatrixError, or OSError from the file system."""
-    content = path.read_bytes()
+    """Read and check a whole file. Raises ImatrixError."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ImatrixError(f"cannot read the importance file {path}: {error.strerror or error}") from None
     reader = _Reader(path, content)
     entries: dict[str, Array] = {}
     for _ in range(reader.count("the number of entries", 12)):

@@ -25,20 +25,25 @@ LAST_LAYERS = 6  # that q2-q4 keeps at four bits: 37 to 42 of Flash
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """A recipe's name, the layers that q2-q4 keeps at four bits (None: the last six), and types for tensors
-    by name or by the beginning of it, a later one winning."""
+    by name or by the beginning of it, a later one winning. Raises UsageError for a name that is not known and
+    for layers where the recipe has none to choose, which is known before any checkpoint is read."""
 
     name: str
     four_bit_layers: frozenset[int] | None = None
     overrides: tuple[tuple[str, TensorType], ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.name not in _RECIPES:
+            raise UsageError(f"no recipe {self.name!r}: there are {', '.join(RECIPE_NAMES)}")
+        if self.four_bit_layers is not None and self.name != MIXED:
+            raise UsageError(f"only the recipe {MIXED} has layers to choose")
+
 
 def chosen_types(recipe: Recipe, shape: ModelShape) -> dict[str, TensorType]:
     """The type of every tensor that a model of this shape can have.
 
-    Raises UsageError for a recipe, a layer or an override that is not possible.
+    Raises UsageError for a layer or an override that is not possible.
     """
-    if recipe.name not in _RECIPES:
-        raise UsageError(f"no recipe {recipe.name!r}: there are {', '.join(RECIPE_NAMES)}")
     four_bit = _four_bit_layers(recipe, shape)
     table = tensor_table(shape)
     types = {spec.name: _recipe_type(recipe.name, spec, four_bit) for spec in table}
@@ -76,8 +81,6 @@ def parse_override(text: str) -> tuple[str, TensorType]:
 
 def _four_bit_layers(recipe: Recipe, shape: ModelShape) -> frozenset[int]:
     if recipe.name != MIXED:
-        if recipe.four_bit_layers is not None:
-            raise UsageError(f"only the recipe {MIXED} has layers to choose")
         return frozenset()
     if recipe.four_bit_layers is None:
         return frozenset(range(max(0, shape.layer_count - LAST_LAYERS), shape.layer_count))

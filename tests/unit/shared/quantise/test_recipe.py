@@ -64,8 +64,6 @@ def test_layers_and_overrides() -> None:
 @pytest.mark.parametrize(
     ("recipe", "reason"),
     [
-        (Recipe("q3"), "no recipe 'q3': there are q2, q4"),
-        (Recipe("q4", frozenset({1})), "only the recipe q2-q4 has layers"),
         (Recipe("q2-q4", frozenset({1, 3})), "no layer 3: the model has layers 0 to 2"),
         (Recipe("q2", overrides=(("blk.9.", TensorType.Q4_K),)), "no tensor has a name that begins"),
         (Recipe("q2", overrides=(("blk.1.ffn_up_exps", TensorType.Q4_K),)), "gate IQ2_XXS and up Q4_K"),
@@ -75,6 +73,13 @@ def test_layers_and_overrides() -> None:
 def test_refusals(recipe: Recipe, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         chosen_types(recipe, SHAPE)
+
+
+def test_a_recipe_that_cannot_be_is_refused_without_a_model() -> None:
+    with pytest.raises(UsageError, match="no recipe 'q3': there are q2, q4"):
+        Recipe("q3")
+    with pytest.raises(UsageError, match="only the recipe q2-q4 has layers"):
+        Recipe("q4", frozenset({1}))
 
 
 def test_layer_lists() -> None:
