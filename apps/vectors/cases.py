@@ -34,11 +34,19 @@ class Cases:
         return max(case.context for case, _ in self.wanted)
 
 
-def read_cases(path: Path, skip: Sequence[str]) -> Cases:
-    """Read a vector file and all prompts. Raises UsageError for whatever cannot be read, and where nothing
-    is left to run."""
-    local = len(VectorLines(path).peek()) == _WORDS_OF_A_LOCAL_CASE
+def read_cases(path: Path, wish: Sequence[str] | None) -> Cases:
+    """Read a vector file and all prompts, but for the cases that `wish` leaves out (None: those of SKIPPED
+    that it has). Raises UsageError for whatever cannot be read, an id that no case has, and where nothing is
+    left to run."""
+    first = VectorLines(path).peek()
+    if not first:
+        raise UsageError(f"the vector file {path} is empty: it holds no case")
+    local = len(first) == _WORDS_OF_A_LOCAL_CASE
     cases: Sequence[LocalCase | OfficialCase] = read_local(path) if local else read_official(path)
+    skip = SKIPPED if wish is None else wish
+    unknown = [id for id in wish or () if id not in {case.id for case in cases}]
+    if unknown:
+        raise UsageError(f"--skip {unknown[0]}: {path} has no such case")
     wanted = [
         (case, read_bytes(beside(path, case.prompt_file), f"the prompt of case {case.id!r},"))
         for case in cases

@@ -126,7 +126,7 @@ def vectors(
         wish.check()
         context = wish.context
     else:
-        cases = read_cases(file, SKIPPED if skip is None else tuple(skip))
+        cases = read_cases(file, skip)
         format_, context = cases.format, cases.context
     engine = open_engine(
         options.EngineOptions(

@@ -157,7 +157,9 @@ def test_the_disputed_case_is_left_out_unless_wanted(tmp_path, capsys):
     [
         ("case a 10 1 gone.txt\nstep 0 68 0\nend\n", "cannot read the prompt of case 'a', gone.txt: No such"),
         ("case a text 10 2 gone.txt 1\ntop 0 1 1\nend\n", "cannot read the prompt of case 'a', gone.txt"),
-        ("", "ends inside a case: it is cut off"),
+        ("", "the vector file a.vec is empty: it holds no case"),
+        ("# nothing but words\n", "the vector file a.vec is empty: it holds no case"),
+        ("case a 10 1 p.txt\n", "ends inside"),
         ("hello\n", "line 1: expected `case` and 4 words in a case, found 'hello'"),
     ],
 )
@@ -168,6 +170,13 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path, capsys, mon
     assert code == 2
     [line] = printed.err.splitlines()
     assert fault in line
+
+
+@pytest.mark.parametrize("name", ["tiny-local.vec", "tiny-official.vec"])
+def test_a_case_that_is_not_there_cannot_be_left_out(capsys, name):
+    code, printed = _vectors(capsys, RECORDED / name, *TINY, "--skip", "harbour", "--skip", "foo")
+    assert code == 2
+    assert printed.err == f"ds4: --skip foo: {RECORDED / name} has no such case\n"
 
 
 def test_a_prompt_that_is_too_short_or_cannot_be_named_is_told(tmp_path, capsys):
