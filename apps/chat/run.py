@@ -22,6 +22,7 @@ from apps.output_file import check_writable
 from apps.prompt import Prompt, read_file
 from apps.startup import engine_notes, thinking_line
 from apps.trace import Trace
+from shared.errors import UsageError
 from shared.sampling import Sampling
 from shared.session import Engine
 from shared.text.effort import Effort, resolve_effort
@@ -59,10 +60,12 @@ class Run:
         dump_tokens(prompt, open_tokenizer(self.engine_options))
 
     def perplexity(self, text_file: Path) -> None:
-        """Score a text."""
+        """Score a text. Raises UsageError for an empty one before a model is opened."""
         from apps.chat.diagnostics import print_perplexity
 
         text = read_file(text_file)
+        if not text:
+            raise UsageError(f"--perplexity-file {text_file} is empty: there is nothing to score")
         with self._engine() as engine:
             print_perplexity(engine, text, self._settings(engine), err=console())
 

@@ -212,6 +212,13 @@ def test_perplexity_prints_one_line(ds4, tmp_path):
     assert out == "tokens=40 scored=8 nll=5.545177444 avg_nll=0.693147181 ppl=2.000000000\n"
 
 
+def test_an_empty_text_is_refused_before_the_model_is_opened(ds4, tmp_path):
+    (tmp_path / "text").write_text("")
+    code, out, err = ds4("--perplexity-file", "text")
+    assert (code, out) == (2, "")
+    assert err == ["ds4: --perplexity-file text is empty: there is nothing to score"]
+
+
 def test_ctrl_c_in_a_one_shot_run_exits_130_without_a_traceback(tmp_path):
     script = script_file(tmp_path, turn(*"abcdef" * 50, piece_delay_s=0.05))
     arguments = [sys.executable, "-m", "apps.cli", "--script", str(script), "-p", "hi", "--nothink"]
