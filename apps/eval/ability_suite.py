@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from apps.eval.case_progress import case_progress
 from apps.trace import Trace
 from shared.abilities.case import AbilityCase, first_of_each, read_cases
 from shared.abilities.run import CaseResult, case_tokens, run_case
@@ -37,9 +37,12 @@ class AbilitySuite:
 
     def context_needed(self, tokenizer: Tokenizer) -> int:
         """Enough for the longest case with two turns of the model and a tool's result."""
-        longest = max(
-            len(case_tokens(tokenizer, case, profile)) for case in self.cases for profile in _PROFILES
-        )
+        longest = 0
+        with case_progress("measured", len(self.cases)) as advance:
+            for case in self.cases:
+                lengths = (len(case_tokens(tokenizer, case, profile)) for profile in _PROFILES)
+                longest = max(longest, *lengths)
+                advance(_name(case))
         return longest + 2 * self.tokens + _ROOM_FOR_A_RESULT
 
     def run(
@@ -48,19 +51,22 @@ class AbilitySuite:
         """Run all cases and print the shares; returns the exit code: 1 if an ability falls short. Raises
         Cancelled."""
         results = []
-        with closing(engine.open_session(context)) as session:
-            for number, case in enumerate(self.cases, start=1):
+        with (
+            closing(engine.open_session(context)) as session,
+            case_progress("asked", len(self.cases)) as advance,
+        ):
+            for case in self.cases:
                 result = run_case(engine, session, case, self.tokens, cancelled)
                 results.append(result)
                 trace.write("case", **_fields(result), generated_tokens=result.generated)
-                _tell(number, len(self.cases), result)
+                advance(f"{_name(case)} {'ok' if result.passed else 'FAILED'}")
         shares = shares_of(results)
         if as_json:
             print(json.dumps(_record(engine, results, shares), indent=2))
         else:
             for result in results:
                 if not result.passed:
-                    print(f"FAILED {result.case.ability}/{result.case.id}", flush=True)
+                    print(f"FAILED {_name(result.case)}", flush=True)
                     print(f"  wanted {result.wanted!r}\n  got    {result.got[:200]!r}")
             for ability, (right, asked) in shares.items():
                 print(f"{ability:<12} {right}/{asked} {100 * right / asked:.1f} %")
@@ -83,13 +89,8 @@ def shares_of(results: Sequence[CaseResult]) -> dict[str, tuple[int, int]]:
     return shares
 
 
-def _tell(number: int, count: int, result: CaseResult) -> None:
-    """How far the run is: on a terminal in one line that is rewritten."""
-    line = f"{number}/{count} {result.case.ability}/{result.case.id} {'ok' if result.passed else 'FAILED'}"
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{line}", end="\n" if number == count else "", file=sys.stderr, flush=True)
-    elif number % 20 == 0 or number == count:
-        print(line, file=sys.stderr, flush=True)
+def _name(case: AbilityCase) -> str:
+    return f"{case.ability}/{case.id}"
 
 
 def _fields(result: CaseResult) -> dict[str, object]:

@@ -48,16 +48,15 @@ def evaluate(
         ),
     ] = None,
     scenes: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--scenes",
             metavar="N",
-            min=FIRST_FACT + 1,
-            max=SCENES,
-            help="Length of the story.",
+            help=f"--suite story: its length, from {FIRST_FACT + 1}.",
+            show_default=str(SCENES),
             rich_help_panel=_RUN,
         ),
-    ] = SCENES,
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Of a suite: one JSON object instead of lines.", rich_help_panel=_RUN),
@@ -198,6 +197,8 @@ def evaluate(
         return _self_test()
     if (questions is None) == (suite is None):
         raise UsageError("ds4 eval needs a file of questions, one JSON object a line, or --suite")
+    if scenes is not None and suite != "story":
+        raise UsageError("--scenes belongs to --suite story")
     if trace is not None:
         check_writable(trace)
     engine_options = options.EngineOptions(

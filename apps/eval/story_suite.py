@@ -11,12 +11,12 @@ from apps.chat.prefill_progress import prefill_progress
 from apps.chat.reply_printer import ReplyPrinter
 from apps.console import console, say
 from apps.trace import Trace
-from shared.errors import Cancelled
+from shared.errors import Cancelled, UsageError
 from shared.generate import Generation, GenerationSettings
 from shared.sampling import GREEDY
 from shared.session import CancelCheck, Engine
 from shared.story.scenes import SYSTEM
-from shared.story.story import Story, make_story, missing
+from shared.story.story import FIRST_FACT, SCENES, Story, make_story, missing
 from shared.text.tokenizer import Tokenizer
 from shared.text.transcript import Transcript
 from shared.text.turn import Turn
@@ -33,7 +33,11 @@ class StorySuite:
     tokens: int
 
     @classmethod
-    def make(cls, scenes: int, tokens: int | None) -> StorySuite:
+    def make(cls, scenes: int | None, tokens: int | None) -> StorySuite:
+        """None: the whole story. Raises UsageError for a length that no story has."""
+        scenes = SCENES if scenes is None else scenes
+        if not FIRST_FACT < scenes <= SCENES:
+            raise UsageError(f"--scenes must be from {FIRST_FACT + 1} to {SCENES}, not {scenes}")
         return cls(make_story(scenes), tokens or ANSWER_TOKENS)
 
     def prompt(self, tokenizer: Tokenizer) -> list[int]:

@@ -106,6 +106,9 @@ def test_a_model_that_says_the_right_thing_passes(tmp_path, capsys, cases):
         "recall@1000  1/1 100.0 %",
         "recall@4000  1/1 100.0 %",
     ]
+    told = printed.err.splitlines()
+    assert "8 cases to be measured" in told
+    assert told.index("8 cases to be asked") < told.index(f"asked 8/8 recall/{chosen[-1].id} ok")
 
 
 def test_one_ability_that_falls_short_is_a_failure(tmp_path, capsys, cases):
@@ -157,7 +160,11 @@ def test_the_tiny_model_takes_all_kinds_of_cases(capsys):
         (["--suite", "embedded", "--nothink"], "--nothink does not go with --suite embedded"),
         (["--suite", "story", "--questions", 1], "--questions does not go with --suite story"),
         (["--suite", "story", "--case-sequence", "1"], "--case-sequence does not go with --suite story"),
-        (["--suite", "story", "--scenes", "7"], "--scenes"),
+        (["--suite", "story", "--scenes", "7"], "--scenes must be from 8 to 190, not 7"),
+        (["--suite", "story", "--scenes", "0"], "--scenes must be from 8 to 190, not 0"),
+        (["--suite", "story", "--scenes", "191"], "--scenes must be from 8 to 190, not 191"),
+        (["--suite", "embedded", "--scenes", "3"], "--scenes belongs to --suite story"),
+        (["q.jsonl", "--scenes", "20"], "--scenes belongs to --suite story"),
         (
             ["--suite", "story", "--ctx", "500", "-m", tiny_q2()],
             "--ctx 500 is too small for this suite: it needs",
