@@ -17,7 +17,8 @@ from shared.model.open import open_model
 from shared.model.splice import ByteProgress, SplicePlan, parse_layers, plan_splice, write_splice
 
 DEFAULT_LAYERS = "37-42"
-_STEP = 5  # percent between two lines of progress
+# What must be written between two lines of progress: so many percent, and so many bytes.
+_STEP_PERCENT, _STEP_BYTES = 5, 1 << 30
 
 
 def splice(
@@ -57,7 +58,7 @@ def splice(
         if dry_run:
             return
         _check_room(out, plan)
-        write_splice(plan, out, _progress())
+        write_splice(plan, out, progress_lines())
     with open_model(out) as written:  # what was just written is a model again
         print(f"wrote {out}: {written.gguf.size} bytes", file=sys.stderr)
 
@@ -96,17 +97,17 @@ def _record(plan: SplicePlan, layers: tuple[int, ...]) -> dict[str, object]:
     }
 
 
-def _progress() -> ByteProgress:
-    """A line at every step of `_STEP` percent."""
-    told = 0
+def progress_lines() -> ByteProgress:
+    """Lines on stderr: the last step has one, those before it only in files of gibibytes."""
+    told, told_bytes = 0, 0
 
     def tell(done: int, total: int) -> None:
-        nonlocal told
-        steps = 100 * done // (total * _STEP)
-        if steps > told:
-            told = steps
+        nonlocal told, told_bytes
+        steps = 100 * done // (total * _STEP_PERCENT)
+        if steps > told and (done - told_bytes >= _STEP_BYTES or done >= total):
+            told, told_bytes = steps, done
             print(
-                f"written {_STEP * steps} % ({done / MIB:.0f} of {total / MIB:.0f} MiB)",
+                f"written {_STEP_PERCENT * steps} % ({done / MIB:.0f} of {total / MIB:.0f} MiB)",
                 file=sys.stderr,
                 flush=True,
             )

@@ -8,6 +8,7 @@ import pytest
 from gguf import GGUFReader
 
 from apps import cli
+from apps.splice.command import progress_lines
 from shared.gguf.reader import GgufFile
 from shared.gguf.types import TensorType, ValueType
 from shared.model.reference_engine import load
@@ -95,13 +96,23 @@ def test_the_plan_tells_types_and_sizes_and_writes_nothing(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_comes_at_every_twentieth(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("gibibytes", "expected"),
+    [(100, list(range(5, 101, 5))), (5, [20, 40, 60, 80, 100]), (0.5, [100])],
+)
+def test_progress_comes_at_every_twentieth_of_a_large_file(capsys, gibibytes, expected):
+    tell = progress_lines()
+    total = int(gibibytes * (1 << 30))
+    for step in range(1, 401):
+        tell(total * step // 400, total)
+    told = [int(line.split()[1]) for line in capsys.readouterr().err.splitlines()]
+    assert told == expected
+
+
+def test_a_small_file_says_once_that_it_is_written(tmp_path, capsys):
     assert _splice("--q4-layers", "1", "--out", tmp_path / "new.gguf") == 0
     lines = capsys.readouterr().err.splitlines()
-    percents = [int(line.split()[1]) for line in lines if line.startswith("written ")]
-    assert percents[-1] == 100
-    assert all(percent % 5 == 0 for percent in percents)
-    assert percents == sorted(set(percents))
+    assert [line.startswith("written 100 %") for line in lines] == [True, False]
     assert lines[-1] == f"wrote {tmp_path}/new.gguf: {(tmp_path / 'new.gguf').stat().st_size} bytes"
 
 
