@@ -1,6 +1,7 @@
 """The published model files by short name. Data only: knows neither network nor disk.
 
-Sizes are the publishers' round figures, used for listing; the hub's own size is used for checks.
+Sizes are in units of 10^9 bytes, rounded, and used for listing (the publishers give some of theirs in units
+of 2^30 bytes); the hub's own size is used for checks.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ _ALL = (
     Target("ds4f-q2-q4", (f"{_FLASH_Q2_Q4}-0731",), 98, "128 GB", "Flash 0731, layers 37-42 in 4 bits"),
     Target("ds4f-q4", (f"{_FLASH_Q4}-imatrix-0731",), 165, "256 GB or more", "Flash 0731, 4-bit experts"),
     Target("ds4f-mxfp4", (f"{_FLASH_MXFP4}-0731",), 156, "256 GB or more", "Flash 0731, original experts"),
-    Target("pro-q2-imatrix", (f"{_PRO_Q2}-imatrix-0813",), 433, "512 GB", "PRO 0813, 2-bit experts"),
-    Target("q2-imatrix", (f"{_FLASH_Q2}-imatrix",), 81, "96/128 GB", "Flash preview, 2-bit experts"),
+    Target("pro-q2-imatrix", (f"{_PRO_Q2}-imatrix-0813",), 465, "512 GB", "PRO 0813, 2-bit experts"),
+    Target("q2-imatrix", (f"{_FLASH_Q2}-imatrix",), 87, "96/128 GB", "Flash preview, 2-bit experts"),
     Target("q2-q4-imatrix", (_FLASH_Q2_Q4,), 98, "128 GB", "Flash preview, layers 37-42 in 4 bits"),
-    Target("q4-imatrix", (f"{_FLASH_Q4}-imatrix",), 153, "256 GB or more", "Flash preview, 4-bit experts"),
-    Target("pro-imatrix", (f"{_PRO_Q2}-imatrix",), 430, "512 GB", "PRO preview, 2-bit experts"),
-    Target("q2", (_FLASH_Q2,), 81, "96/128 GB", "Flash preview, without importance matrix"),
-    Target("q4", (_FLASH_Q4,), 153, "256 GB or more", "Flash preview, without importance matrix"),
-    Target("pro", (_PRO_Q2,), 430, "512 GB", "PRO preview, without importance matrix"),
+    Target("q4-imatrix", (f"{_FLASH_Q4}-imatrix",), 165, "256 GB or more", "Flash preview, 4-bit experts"),
+    Target("pro-imatrix", (f"{_PRO_Q2}-imatrix",), 465, "512 GB", "PRO preview, 2-bit experts"),
+    Target("q2", (_FLASH_Q2,), 87, "96/128 GB", "Flash preview, without importance matrix"),
+    Target("q4", (_FLASH_Q4,), 165, "256 GB or more", "Flash preview, without importance matrix"),
+    Target("pro", (_PRO_Q2,), 465, "512 GB", "PRO preview, without importance matrix"),
     Target(
         "mtp",
         ("DeepSeek-V4-Flash-MTP-Q4K-Q8_0-F32",),
@@ -64,18 +65,18 @@ _ALL = (
     Target(
         "pro-q4-split",
         (_PRO_Q4_FIRST, _PRO_Q4_SECOND),
-        838,
+        900,
         "two hosts of 512 GB",
         "PRO, 4-bit experts, both halves (not used yet)",
         "part",
     ),
     Target(
-        "pro-q4-layers00-30", (_PRO_Q4_FIRST,), 426, "512 GB", "PRO, 4-bit, first half (not used yet)", "part"
+        "pro-q4-layers00-30", (_PRO_Q4_FIRST,), 457, "512 GB", "PRO, 4-bit, first half (not used yet)", "part"
     ),
     Target(
         "pro-q4-layers31-output",
         (_PRO_Q4_SECOND,),
-        412,
+        442,
         "512 GB",
         "PRO, 4-bit, second half (not used yet)",
         "part",

@@ -6,6 +6,7 @@ import json
 import logging
 import random
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 import huggingface_hub
@@ -14,6 +15,11 @@ import pytest
 from apps.pull import command, download
 from apps.pull.download import DownloadError, Hub, HubFile
 from apps.pull.targets import RECOMMENDED, REPOSITORY, TARGETS
+from shared.gguf.types import block_bytes, block_elements
+from shared.model.known_shapes import FLASH, PRO
+from shared.model.shape import ModelShape
+from shared.model.tensors import tensor_table
+from shared.quantise.recipe import Recipe, chosen_types
 from tests.support.hub import StandInHub, stand_in_hub
 
 TARGET = TARGETS[RECOMMENDED]
@@ -178,3 +184,30 @@ def test_a_size_without_checksum_is_still_checked(tmp_path: Path) -> None:
     download.verify(path, HubFile("model.gguf", 3, None))
     with pytest.raises(DownloadError, match="it has 3 bytes, the hub says 4"):
         download.verify(path, HubFile("model.gguf", 4, None))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "shape", "names"),
+    [
+        ("q2", FLASH, ("ds4f-q2", "q2-imatrix", "q2")),
+        ("q2-q4", FLASH, ("ds4f-q2-q4", "q2-q4-imatrix")),
+        ("q4", FLASH, ("ds4f-q4", "q4-imatrix", "q4")),
+        ("mxfp4", FLASH, ("ds4f-mxfp4",)),
+        ("q2", PRO, ("pro-q2-imatrix", "pro-imatrix", "pro")),
+        ("q4", PRO, ("pro-q4-split",)),
+    ],
+)
+def test_listed_sizes_are_those_of_the_tensors_in_gigabytes(
+    recipe: str, shape: ModelShape, names: tuple[str, ...]
+) -> None:
+    types = chosen_types(Recipe(recipe), shape)
+    size = 0
+    for spec in tensor_table(shape):
+        kind = types[spec.name]
+        size += prod(spec.dims) // block_elements(kind) * block_bytes(kind)
+    for name in names:
+        assert TARGETS[name].gigabytes == pytest.approx(size / 1e9, abs=0.5), name
+    if shape is FLASH:
+        page = (Path(__file__).parents[4] / "docs" / "quantize.md").read_text()
+        [row] = [line for line in page.splitlines() if line.startswith(f"| `{recipe}`")]
+        assert f" {round(size / 1e9)} GB" in row
