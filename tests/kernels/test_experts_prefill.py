@@ -173,6 +173,7 @@ def test_kernel(case: str, maker: Maker) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("maker", [("full", 1)], ids=["full"], indirect=True)
 @pytest.mark.parametrize(("number", "types"), list(enumerate(product(_SCALES, _SCALES))))
 def test_every_pair_of_types(number: int, types: tuple[TensorType, TensorType], maker: Maker) -> None:
     """Every text of either kernel is among these, with float16 hidden vectors and without."""

@@ -69,6 +69,6 @@ def test_a_mutant_is_killed(name: str) -> None:
 
 @needs_clang
 @pytest.mark.long
-@pytest.mark.parametrize("name", targets())
-def test_a_mutant_of_every_text_ends_as_before(name: str) -> None:
+@pytest.mark.parametrize("name", list(targets())[::2])
+def test_a_mutant_of_every_other_text_ends_as_before(name: str) -> None:
     assert_ends_as_before(targets()[name])
