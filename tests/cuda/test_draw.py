@@ -85,11 +85,26 @@ def test_equal_logits_go_by_their_ids(device: Device) -> None:
         reached = [drawn(flat, sampling, uniform) for uniform in (0.0, 0.25, 0.25 + 2.0**-24, 1 - 2.0**-24)]
         last = 511 if sampling == Sampling() else 255
         assert reached == [0, (last + 1) // 4 - 1, (last + 1) // 4, last]
+    assert drawn(flat, Sampling(), 11 / 512) == 10  # all of the first slice, and no more
     assert drawn(flat, Sampling(min_p=1.0), 0.5) == 255
     assert drawn(flat, Sampling(min_p=1.5), 0.5) == 0
     even = np.arange(SIZE) % 2 == 0
     assert drawn(flat, Sampling(min_p=1.5), 0.5, ~even) == 1
     assert drawn(flat, Sampling(top_p=0.5), 0.5, ~even) == 127
+
+
+def test_draws_that_end_where_equal_logits_do(device: Device) -> None:
+    """So hot, everything weighs the same, and ends are exact."""
+    drawn, hot = drawer(device), 1e300
+    logits = np.full(SIZE, np.nan, np.float32)
+    groups = np.repeat(np.array([64, 4, 1, 0.5, -4], np.float32), [128, 64, 64, 128, 128])
+    logits[:512] = np.random.default_rng(6).permutation(groups)
+    for top_k in (128, 192, 256):
+        drawn(logits, Sampling(temperature=hot, top_k=top_k), 1 - 2.0**-24)
+    for top_p in (0.25, 0.375, 0.5):
+        drawn(logits, Sampling(temperature=hot, top_p=top_p), 1 - 2.0**-24)
+    for uniform in (0.25, 0.375, 0.5, 0.75):
+        drawn(logits, Sampling(temperature=hot, top_k=512), uniform)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(min_p=0.0), Sampling(min_p=0.0, top_p=0.999), Sampling()])
