@@ -274,8 +274,8 @@ def test_memory_is_bounded() -> None:
 
 
 @pytest.mark.long
-def test_memory_is_bounded_over_4000_steps() -> None:
-    check_memory_is_bounded(4000)
+def test_memory_is_bounded_over_2000_steps() -> None:
+    check_memory_is_bounded(2000)
 
 
 def test_steps_write_in_place() -> None:
