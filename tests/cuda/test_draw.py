@@ -93,6 +93,16 @@ def test_equal_logits_go_by_their_ids(device: Device) -> None:
     assert drawn(flat, Sampling(top_p=0.5), 0.5, ~even) == 127
 
 
+def test_the_best_of_large_slices(device: Device) -> None:
+    """In any warp, and beyond the first round of threads."""
+    each = 290
+    drawn = drawer(device, draw.SLICES * each)
+    for place in (3 * each + 7 * 32 + 5, 10 * each + 256 + 9, 63 * each + 100):
+        logits = np.zeros(draw.SLICES * each, np.float32)
+        logits[place] = 1
+        assert drawn(logits, Sampling(min_p=1.5), 0.5) == place
+
+
 def test_draws_that_end_where_equal_logits_do(device: Device) -> None:
     """So hot, everything weighs the same, and ends are exact."""
     drawn, hot = drawer(device), 1e300
