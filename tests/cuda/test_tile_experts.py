@@ -46,6 +46,15 @@ def test_pairs_are_sorted(device: Device, count: int, experts: int, group: int) 
     assert not groups[2, len(expected) :].any()
 
 
+def test_the_last_pair_is_sorted_alone_in_a_round_of_threads(device: Device) -> None:
+    pairs = sort_pairs.THREADS + 1
+    chosen = np.zeros((pairs, 1), np.int32)
+    chosen[-1] = 1
+    order, groups = sort(device, chosen, 2, pairs)
+    assert order.tolist() == list(range(pairs))
+    assert groups[:, :2].T.tolist() == [[0, 0, pairs - 1], [1, pairs - 1, 1]]
+
+
 @pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: f"{kinds[0].name}-{kinds[1].name}")
 def test_experts_in_tiles(device: Device, kinds: tuple[TensorType, TensorType]) -> None:
     """Groups of one pair, of all that fit, of some; an expert twice counts twice."""
