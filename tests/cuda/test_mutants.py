@@ -28,7 +28,7 @@ EXCEPTIONS: dict[str, str] = {
     "run_experts.gate_up": _WHOLE_BLOCKS,
     "run_experts8.down": _WHOLE_BLOCKS,
     "run_experts8.gate_up": _WHOLE_BLOCKS,
-    "sort_pairs.place": "a loop over the warps before one asks for each if it is, so that its bound can be one off",
+    "sort_pairs.place": "a loop over warps asks for each if it is before, so that its bound can be one off",
     "top_k": "rows beyond the last have the least key, and a further round or an equal digit more takes none",
 }
 JUDGED = [name for name in targets() if name not in PENDING]
