@@ -52,7 +52,6 @@ PENDING: dict[str, str] = {
     "tile_experts.gate_up": _NOT_RUN,
     "tile_index_scores": _NOT_RUN,
     "tile_project_f16": _NOT_RUN,
-    "tile_project_swiglu": _NOT_RUN,
 }
 
 
