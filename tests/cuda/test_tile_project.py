@@ -54,7 +54,7 @@ def test_a_token_gets_the_same_bits_in_any_company(device: Device) -> None:
 
 
 @pytest.mark.parametrize(("count", "width"), [(3, 21), (129, 40)])
-@pytest.mark.parametrize("clamp", [10.0, 0.0])
+@pytest.mark.parametrize("clamp", [10.0, 1e-6, 0.0])
 def test_hidden_vectors(device: Device, count: int, width: int, clamp: float) -> None:
     random = np.random.default_rng(4)
     held, weights = matrix(random, "q8_0", 2 * width, 160)
