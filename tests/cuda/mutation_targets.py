@@ -47,7 +47,6 @@ PENDING: dict[str, str] = {
     "headers.tensor_cores": _NOT_RUN,
     "headers.warp": _NOT_RUN,
     "tile_attend": _NOT_RUN,
-    "tile_experts.gate_up": _NOT_RUN,
     "tile_index_scores": _NOT_RUN,
     "tile_project_f16": _NOT_RUN,
 }
