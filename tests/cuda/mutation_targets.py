@@ -43,7 +43,6 @@ PENDING: dict[str, str] = {
     "headers.mxfp4": _NOT_RUN,
     "headers.q2_k": _NOT_RUN,
     "headers.q4_k": _NOT_RUN,
-    "headers.swiglu": _NOT_RUN,
     "headers.tensor_cores": _NOT_RUN,
     "headers.warp": _NOT_RUN,
     "tile_attend": _NOT_RUN,
