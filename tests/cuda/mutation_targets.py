@@ -40,7 +40,6 @@ PENDING: dict[str, str] = {
     "headers.draw": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
     "headers.iq2_xxs": _NOT_RUN,
-    "headers.mxfp4": _NOT_RUN,
     "headers.q2_k": _NOT_RUN,
     "headers.q4_k": _NOT_RUN,
     "headers.tensor_cores": _NOT_RUN,
