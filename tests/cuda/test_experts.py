@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ds4cuda.device import Device
 from ds4cuda.kernels import group_experts, route, run_experts
+from ds4cuda.kernels.kernel import Kernel
 from ds4cuda.weights import Experts
 from shared.gguf.types import TensorType, block_bytes, block_elements
 from shared.model.reference_math import largest_first, softplus, swiglu
@@ -27,6 +29,14 @@ ENTRIES = 3
 # No file mixes MXFP4 with another type in a layer.
 KINDS = [kinds for kinds in product(SCALES_AT, repeat=2) if kinds.count(TensorType.MXFP4) != 1]
 
+DECODE = """#include "warp.cuh"
+#include "block_type.cuh"
+extern "C" __global__ void decode(const u8* blocks, const uint2* table, float* weights) {
+    const int part = threadIdx.x, parts = BLOCK_WEIGHTS / 32;
+    part_weights(blocks + part / parts * BLOCK_BYTES, part % parts, table, weights + 32 * part);
+}
+"""
+
 
 def blocks(random: np.random.Generator, kind: TensorType, rows: int, columns: int) -> np.ndarray:
     """Rows of random codes, with scales of a plain size."""
@@ -37,6 +47,16 @@ def blocks(random: np.random.Generator, kind: TensorType, rows: int, columns: in
     if kind is TensorType.MXFP4:
         made[..., 0] = random.integers(118, 124, made.shape[:-1])
     return made.reshape(rows, -1)
+
+
+@pytest.mark.parametrize("kind", SCALES_AT, ids=lambda kind: kind.name)
+def test_a_thread_decodes_its_32_weights_alone(device: Device, tmp_path: Path, kind: TensorType) -> None:
+    source = tmp_path / "decode.cu"
+    source.write_text(DECODE)
+    decode = Kernel("decode", source).replacing(run_experts.BLOCK_TYPE, run_experts.BLOCK_HEADERS[kind])
+    held, weights = blocks(np.random.default_rng(7), kind, 1, 1024), np.zeros((1, 1024), np.float32)
+    decode.specialise(device)((1,), 32, held, iq2_grid().view("<u4"), weights)
+    assert_close(weights, dequantise(kind, held, (1, 1024)), 1e-6)
 
 
 @pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: f"{kinds[0].name}-{kinds[1].name}")
