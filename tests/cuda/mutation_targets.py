@@ -45,7 +45,6 @@ PENDING: dict[str, str] = {
     "headers.warp": _NOT_RUN,
     "tile_attend": _NOT_RUN,
     "tile_index_scores": _NOT_RUN,
-    "tile_project_f16": _NOT_RUN,
 }
 
 
