@@ -36,7 +36,6 @@ _NOT_RUN = "not run yet, or changed since"
 PENDING: dict[str, str] = {
     "draw.from_top": _NOT_RUN,
     "group_experts.gate_up": _NOT_RUN,
-    "headers.draw": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
     "headers.iq2_xxs": _NOT_RUN,
     "headers.q2_k": _NOT_RUN,

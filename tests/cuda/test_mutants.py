@@ -20,6 +20,7 @@ EXCEPTIONS: dict[str, str] = {
     "headers.dense": "a small text, with a loop whose bound can be one less and a load that nothing uses",
     "headers.dense8": _CASTS,
     "headers.dense_tile": _SAVED_WORK,
+    "headers.draw": "a loop over powers of two, and a barrier for callers that have none in between",
     "headers.expert_rows8": _CASTS,
     "headers.index_vector": "a small text with two loops over powers of two, whose bounds can be one less",
     "headers.iq2_xxs8": _NO_MINIMA,
