@@ -39,7 +39,6 @@ PENDING: dict[str, str] = {
     "headers.expert_tile": _NOT_RUN,
     "headers.iq2_xxs": _NOT_RUN,
     "headers.q2_k": _NOT_RUN,
-    "headers.q4_k": _NOT_RUN,
     "headers.tensor_cores": _NOT_RUN,
     "headers.warp": _NOT_RUN,
     "tile_attend": _NOT_RUN,

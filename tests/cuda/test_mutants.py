@@ -26,6 +26,7 @@ EXCEPTIONS: dict[str, str] = {
     "headers.iq2_xxs8": _NO_MINIMA,
     "headers.mxfp4": "a small text, with a cast beside a float and two forms of a size that meet at 2",
     "headers.mxfp4_8": _NO_MINIMA,
+    "headers.q4_k": _CASTS,
     "headers.rotary": _CASTS,
     "route": "lanes without a slot do as the others do, and what they find is kept by nobody",
     "run_experts.down": _WHOLE_BLOCKS,
