@@ -37,8 +37,6 @@ PENDING: dict[str, str] = {
     "draw.from_top": _NOT_RUN,
     "group_experts.gate_up": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
-    "headers.iq2_xxs": _NOT_RUN,
-    "headers.q2_k": _NOT_RUN,
     "headers.tensor_cores": _NOT_RUN,
     "headers.warp": _NOT_RUN,
     "tile_attend": _NOT_RUN,
