@@ -39,7 +39,6 @@ PENDING: dict[str, str] = {
     "headers.tensor_cores": _NOT_RUN,
     "headers.warp": _NOT_RUN,
     "tile_attend": _NOT_RUN,
-    "tile_index_scores": _NOT_RUN,
 }
 
 
