@@ -22,32 +22,34 @@ class Stage:
     long: Mixture
     teaching: bool = False  # the indexer learns
     choosing: bool = False  # and is obeyed
-    rounded: bool = False  # cached rows are rounded as in the engine
+    rounded: bool = False  # cached rows and weights are rounded as in the engine and in its files
 
 
 LONG = 700
+END = 8.5  # millions of tokens; learning rates fall to nothing from DECAY on
+DECAY = 5.5
 
 STAGES = (
     Stage(
         "near",
-        2.0,
-        ((256, 0.8), (1024, 0.2)),
+        2.2,
+        ((256, 0.6), (1024, 0.4)),
         2048,
-        short=Mixture(engine=2, numbers=3, recall=4, tools=0, longest_repeat=24),
+        short=Mixture(engine=4, numbers=3, recall=4, tools=0, longest_repeat=24),
         long=Mixture(engine=0, numbers=1, recall=2, tools=7, longest_repeat=40),
     ),
     Stage(
         "middle",
-        6.0,
-        ((256, 0.45), (512, 0.2), (1024, 0.25), (2048, 0.1)),
+        4.2,
+        ((256, 0.4), (512, 0.15), (1024, 0.35), (2048, 0.1)),
         4096,
-        short=Mixture(engine=3, numbers=3, recall=3, tools=0, longest_repeat=14),
+        short=Mixture(engine=5, numbers=3, recall=3, tools=0, longest_repeat=14),
         long=Mixture(engine=0, numbers=0, recall=4, tools=5),
         teaching=True,
     ),
     Stage(
         "far",
-        12.0,
+        6.6,
         ((256, 0.35), (768, 0.3), (2048, 0.2), (4096, 0.15)),
         6144,
         short=Mixture(engine=4, numbers=3, recall=2, tools=0),
@@ -72,6 +74,12 @@ STAGES = (
 def stage_at(tokens: int) -> Stage:
     """The stage after `tokens` tokens."""
     return next(stage for stage in STAGES if tokens < stage.until * 1e6)
+
+
+def rate_at(tokens: int) -> float:
+    """The share of the full learning rates after `tokens` tokens."""
+    left = (END - tokens / 1e6) / (END - DECAY)
+    return min(1.0, max(0.0, left))
 
 
 def draw_length(source: random.Random, stage: Stage) -> int:

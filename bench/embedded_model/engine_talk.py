@@ -18,40 +18,6 @@ from bench.embedded_model.split import Split
 ANSWERS = Path(__file__).with_name("engine_answers.txt")
 UNKNOWN = "I do not know. I am only a small demonstration model."
 
-_UNKNOWN_FRAMES = {
-    Split.TRAIN: (
-        "What is the capital of {name}?",
-        "Who wrote the book {name}?",
-        "When was {name} born?",
-        "How far is it to {name}?",
-        "Why is the {thing} so heavy?",
-        "Who invented the {thing}?",
-        "Write a poem about a {thing}.",
-        "Translate {thing} into French.",
-        "What is the meaning of life?",
-        "Tell me a joke about a {thing}.",
-        "Who won the election in {name}?",
-        "What is the price of a {thing}?",
-        "Write a program that sorts a list.",
-        "How tall is {name}?",
-        "How do I cook a {thing}?",
-        "Is {name} a good city?",
-        "What colour is the sky?",
-        "Who is {name}?",
-        "How do I repair a {thing}?",
-        "What happened in {name} last year?",
-    ),
-    Split.HELD_OUT: (
-        "Which river flows through {name}?",
-        "How old is {name}?",
-        "Give me a story about a {thing}.",
-        "How much does a {thing} weigh?",
-        "Who was the first king of {name}?",
-        "What is a {thing} made of?",
-        "Compose a song for {name}.",
-        "Where can I buy a {thing}?",
-    ),
-}
 _LEADS = {
     Split.TRAIN: ("", "", "", "", "Please tell me: ", "Hello. ", "A question: ", "Hi! ", "One more thing: "),
     Split.HELD_OUT: ("",),
@@ -70,13 +36,25 @@ class Topic:
 def topics() -> tuple[Topic, ...]:
     """All topics of the file, in order."""
     found: list[Topic] = []
-    for line in ANSWERS.read_text(encoding="utf-8").splitlines():
-        kind, _, text = line.partition(" ")
+    for kind, text in _lines():
         if kind == "=":
             found.append(Topic(text))
         elif kind in ("t", "h"):
             found[-1].wordings[Split.TRAIN if kind == "t" else Split.HELD_OUT].append(text)
     return tuple(found)
+
+
+@cache
+def unknown_frames(split: Split) -> tuple[str, ...]:
+    """Questions without an answer, with places for a name or a thing."""
+    wanted = "u" if split is Split.TRAIN else "k"
+    return tuple(text for kind, text in _lines() if kind == wanted)
+
+
+def _lines() -> list[tuple[str, str]]:
+    """The kind of each line of the file, and what follows it."""
+    parts = (line.partition(" ") for line in ANSWERS.read_text(encoding="utf-8").splitlines())
+    return [(kind, text) for kind, _, text in parts]
 
 
 def known(source: random.Random, split: Split) -> Exchange:
@@ -91,7 +69,7 @@ def known(source: random.Random, split: Split) -> Exchange:
 
 def unknown(source: random.Random, split: Split) -> Exchange:
     """A question that the model has no answer to."""
-    frame = source.choice(_UNKNOWN_FRAMES[split])
+    frame = source.choice(unknown_frames(split))
     wording = frame.format(name=name(source, split), thing=thing(source))
     if split is Split.TRAIN:
         wording = _varied(source, wording)

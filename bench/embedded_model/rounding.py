@@ -16,14 +16,14 @@ def straight_through(values: Tensor, rounded: Tensor) -> Tensor:
 def round_row(rows: Tensor, rotary: int) -> Tensor:
     """A cached row: E4M3 in blocks of 64 but for the rotary channels, then binary16 for all."""
     plain, turned = rows[..., :-rotary], rows[..., -rotary:]
-    small = _round_blocks(plain, 64, 448.0, 1e-4, 3, -6)
+    small = round_blocks(plain, 64, 448.0, 1e-4, 3, -6)
     return straight_through(rows, torch.cat((small, turned), -1).half().float())
 
 
 def round_index(rows: Tensor) -> Tensor:
     """An indexer row: Hadamard transform, then E2M1 in blocks of 32."""
     turned = hadamard(rows)
-    return straight_through(turned, _round_blocks(turned, 32, 6.0, 6.0 * 2.0**-126, 1, 0))
+    return straight_through(turned, round_blocks(turned, 32, 6.0, 6.0 * 2.0**-126, 1, 0))
 
 
 def hadamard(rows: Tensor) -> Tensor:
@@ -38,9 +38,10 @@ def hadamard(rows: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _round_blocks(
+def round_blocks(
     rows: Tensor, block: int, largest: float, floor: float, mantissa_bits: int, least_exponent: int
 ) -> Tensor:
+    """Rows [..., n * block] in small floats up to `largest`, with a power-of-two scale for each block."""
     blocks = rows.reshape(*rows.shape[:-1], -1, block)
     amax = blocks.abs().amax(-1, keepdim=True).clamp_min(floor)
     mantissa, exponent = torch.frexp(amax / largest)

@@ -30,6 +30,7 @@ from bench.embedded_model.model import Model
 from bench.embedded_model.optimiser import Optimiser
 from bench.embedded_model.packed import unpack
 from bench.embedded_model.shape import SHAPE
+from bench.embedded_model.weight_rounding import as_shipped
 
 SEED = 7
 WARM_UP = 60  # steps
@@ -70,11 +71,14 @@ class Training:
         mixture = curriculum.mixture_for(stage, length)
         batch = training_batch(source, self.tokenizer, mixture, length, stage.step)
         manner = Manner(rounded=stage.rounded, choosing=stage.choosing, teaching=stage.teaching)
+        if stage.rounded:
+            self.model.weights = as_shipped(self.weights, SHAPE)
         streams = self.model.streams(batch.ids, manner, batch.positions)
         loss = F.cross_entropy(self.model.logits(streams), batch.targets)
         index_loss = sum(self.model.index_losses, torch.zeros(()))
         (loss + INDEX_LOSS * index_loss).backward()
-        self.optimiser.step(rate * min(1.0, (self.steps + 1) / WARM_UP))
+        rate *= min(1.0, (self.steps + 1) / WARM_UP) * curriculum.rate_at(self.tokens)
+        self.optimiser.step(rate)
         self._balance()
         self.steps += 1
         if self.steps % AVERAGE_STEPS == 0:
@@ -102,7 +106,8 @@ class Training:
         longest = max(length for length, _ in stage.lengths)
         distances = tuple(distance for distance in DISTANCES if distance < longest)
         manner = Manner(rounded=stage.rounded, choosing=stage.choosing)
-        return accuracies(Model(self.average, SHAPE), self.tokenizer, 40, manner, distances)
+        weights = as_shipped(self.average, SHAPE) if stage.rounded else self.average
+        return accuracies(Model(weights, SHAPE), self.tokenizer, 40, manner, distances)
 
     def save(self) -> None:
         write_checkpoint(
@@ -137,7 +142,7 @@ def run(training: Training, rate: float, seconds: float, say: Say) -> None:
     started = saved = time.monotonic()
     losses: deque[float] = deque(maxlen=LOG_STEPS)
     first, stage_name = training.tokens, ""
-    while not stopping and time.monotonic() - started < seconds:
+    while not stopping and time.monotonic() - started < seconds and curriculum.rate_at(training.tokens):
         loss, index_loss, stage = training.step(rate)
         losses.append(loss)
         if stage.name != stage_name:
