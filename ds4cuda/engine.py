@@ -20,6 +20,7 @@ from shared.session import MemoryPlan, Session
 if TYPE_CHECKING:
     from ds4cuda.model import Model
     from ds4cuda.weights import LoadProgress
+    from shared.expert_watch import ExpertWatch
     from shared.model.reference import Activation
 
 
@@ -38,6 +39,11 @@ class CudaEngine(FileEngine):
         from ds4cuda.session import CudaSession
 
         return CudaSession(self._model, context, self.prefill_chunk, self.power)
+
+    def open_watched_session(self, context: int, watch: ExpertWatch) -> Session:
+        from ds4cuda.watched import WatchedSession
+
+        return WatchedSession(self._model, context, self.prefill_chunk, self.power, watch)
 
     def memory_plan(self, context: int) -> MemoryPlan:
         return session_plan(

@@ -130,6 +130,12 @@ class Model:
         self.feed_forward(weights, step)
         self.hyper_connection_post(step)
 
+    def expert_operands(self, step: Step) -> tuple[Any, Any, Any]:
+        """Of the layer that was computed last: the experts' inputs [n, width], the experts of each token [n,
+        used] and the weighted hidden vectors [n * used, expert width] of those."""
+        arrays = self._arrays
+        return arrays.x(step), arrays.routed(step)[0], arrays.hidden(step)[0]
+
     def embed(self, step: Step) -> None:
         """Each stream begins as the token's embedding."""
         self.operations.embed(self._arrays.tokens(step), self.weights.embedding, self._arrays.streams(step))

@@ -16,6 +16,7 @@ from ds4cuda.graph import DecodeSteps
 from ds4cuda.model import Model
 from ds4cuda.picking import Chooser, DevicePick
 from ds4cuda.state import State
+from ds4cuda.step import Step
 from ds4cuda.transfer import WindowCopy, copy_windows, from_host, put_windows, to_host
 from shared.errors import Cancelled, Ds4Error, SessionInvalid
 from shared.kv.payload import LayerState
@@ -105,11 +106,13 @@ class CudaSession(TimelineSession):
     def _prefill(self, tokens: list[int], cancelled: CancelCheck | None) -> None:
         """Evaluate one step layer by layer."""
         state, model, count = self._open().state, self._model, len(tokens)
+        step = model.step(self.position, count)
         started = self._power.start()
 
         def layer_done(layer: int) -> None:
             nonlocal started
             self._device.synchronize()
+            self._layer_done(layer, step)
             self._power.rest(f"prefill.{layer}", started, cancelled)
             started = self._power.start()
             if cancelled is not None and cancelled():
@@ -119,7 +122,7 @@ class CudaSession(TimelineSession):
         try:
             self._device.write(model.scratch("tokens", count), np.array(tokens, np.int32))
             model.begin(self.position, count)
-            logits = model.forward(state, model.step(self.position, count), layer_done)
+            logits = model.forward(state, step, layer_done)
         except (Ds4Error, KeyboardInterrupt):
             state.put_back_frontiers()
             raise
@@ -128,6 +131,9 @@ class CudaSession(TimelineSession):
         self._evaluated += tokens
         self._move(can_undo=False)
         self._device.copy(self._live_logits(), logits)
+
+    def _layer_done(self, layer: int, step: Step) -> None:
+        """A layer of a prefill step is done, and its arrays are still there."""
 
     def _move(self, *, can_undo: bool) -> None:
         """The state is now that after the evaluated tokens."""

@@ -21,6 +21,7 @@ from shared.session import MemoryPlan, Session
 if TYPE_CHECKING:
     from ds4mlx.kernels.kernel import Makers
     from ds4mlx.model import Model
+    from shared.expert_watch import ExpertWatch
     from shared.model.reference import Activation
 
 
@@ -50,6 +51,12 @@ class MlxEngine(FileEngine):
         from ds4mlx.session import MlxSession
 
         return MlxSession(self._model, context, self.prefill_chunk, self.power)
+
+    def open_watched_session(self, context: int, watch: ExpertWatch) -> Session:
+        from ds4mlx.session import MlxSession
+        from ds4mlx.watched import watched
+
+        return MlxSession(watched(self._model, watch), context, self.prefill_chunk, self.power)
 
     def memory_plan(self, context: int) -> MemoryPlan:
         return session_plan(

@@ -203,21 +203,56 @@ def _multiplies_quantised() -> bool:
     return mx.default_device() != mx.Device(mx.cpu)
 
 
+def expert_rows(
+    store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.array, clamp: float
+) -> mx.array:
+    """What each expert multiplies with its last matrix: swiglu(gate x, up x) * weight of each slot, float32
+    [n, slots, width]; the rest as `run_experts`. Asks the host which experts there are."""
+    count, slots = experts.shape
+    pairs = _Pairs.sorted(x, experts, weights)
+    pieces = [pairs.hidden(group, store.one(group[0])[0], clamp) for group in pairs.groups]
+    return mx.take(mx.concatenate(pieces, axis=0), pairs.back, axis=0).reshape(count, slots, -1)
+
+
 def _grouped(store: ExpertStore, x: mx.array, experts: mx.array, weights: mx.array, clamp: float) -> mx.array:
     count, slots = experts.shape
-    flat = np.array(experts).reshape(-1)
-    order = np.argsort(flat, kind="stable")
-    present, starts = np.unique(flat[order], return_index=True)
-    ends = [*starts[1:].tolist(), flat.size]
-    sorted_x = mx.take(x, mx.array((order // slots).astype(np.int32)), axis=0)
-    sorted_weights = mx.take(weights.reshape(-1, 1), mx.array(order.astype(np.int32)), axis=0)
+    pairs = _Pairs.sorted(x, experts, weights)
     pieces = []
-    for expert, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
-        gate_up, down = store.one(expert)
-        projected = multiply(sorted_x[start:end], gate_up, end - start)
-        hidden = clamped_swiglu(projected, clamp) * sorted_weights[start:end]
-        pieces.append(multiply(hidden, down, end - start))
-    back = np.empty_like(order)
-    back[order] = np.arange(order.size)
-    outputs = mx.take(mx.concatenate(pieces, axis=0), mx.array(back.astype(np.int32)), axis=0)
+    for group in pairs.groups:
+        gate_up, down = store.one(group[0])
+        hidden = pairs.hidden(group, gate_up, clamp)
+        pieces.append(multiply(hidden, down, hidden.shape[0]))
+    outputs = mx.take(mx.concatenate(pieces, axis=0), pairs.back, axis=0)
     return outputs.reshape(count, slots, -1).sum(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs of token and slot, sorted by expert: their inputs `x` and `weights` [pairs, 1], `groups` of one
+    expert each (expert, first, last + 1), and where each pair of the tokens' own order is (`back`)."""
+
+    x: mx.array
+    weights: mx.array
+    groups: list[tuple[int, int, int]]
+    back: mx.array
+
+    @classmethod
+    def sorted(cls, x: mx.array, experts: mx.array, weights: mx.array) -> _Pairs:
+        flat = np.array(experts).reshape(-1)
+        order = np.argsort(flat, kind="stable")
+        present, starts = np.unique(flat[order], return_index=True)
+        ends = [*starts[1:].tolist(), flat.size]
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        return cls(
+            mx.take(x, mx.array((order // experts.shape[1]).astype(np.int32)), axis=0),
+            mx.take(weights.reshape(-1, 1), mx.array(order.astype(np.int32)), axis=0),
+            list(zip(present.tolist(), starts.tolist(), ends, strict=True)),
+            mx.array(back.astype(np.int32)),
+        )
+
+    def hidden(self, group: tuple[int, int, int], gate_up: mx.array, clamp: float) -> mx.array:
+        """Weighted SwiGLU rows [pairs of the group, width]."""
+        _, start, end = group
+        projected = multiply(self.x[start:end], gate_up, end - start)
+        return clamped_swiglu(projected, clamp) * self.weights[start:end]

@@ -11,11 +11,12 @@ from typing import Any, cast
 import mlx.core as mx
 
 from ds4mlx.by_identity import ByIdentity
-from ds4mlx.experts import ExpertDimensions, ExpertStore, RawExperts
+from ds4mlx.experts import ExpertDimensions, ExpertStore, RawExperts, expert_rows
 from ds4mlx.kernels import (
     attend,
     attention_rows,
     compress,
+    experts_prefill,
     head_collapse,
     hyper_collapse,
     hyper_join,
@@ -216,6 +217,35 @@ class OperationMaker:
         ) -> mx.array:
             operation = made_for(store, shared_down)
             return cast("mx.array", operation(x, store, chosen, shares, hidden, shared_down))
+
+        return call
+
+    def expert_rows(self) -> Call:
+        """The hidden rows by the kernels that `run_experts` has for many tokens, made when first called."""
+        maker, shape = self._makers("run_experts"), self._shape
+        plain = partial(expert_rows, clamp=shape.swiglu_clamp)
+
+        if maker is None:
+            return plain
+
+        @cache
+        def made(experts: ExpertDimensions) -> Call:
+            build = partial(
+                experts_prefill.build_rows,
+                maker,
+                embedding_width=experts.width,
+                expert_width=experts.expert_width,
+                experts=experts.count,
+                used=shape.experts_used,
+                in_type=experts.in_type,
+                clamp=shape.swiglu_clamp,
+                half_hidden=not self._quality,
+            )
+            return self._built("run_experts", plain, build)
+
+        def call(store: ExpertStore, x: mx.array, chosen: mx.array, shares: mx.array) -> mx.array:
+            operation = made(store.dimensions) if isinstance(store, RawExperts) else plain
+            return cast("mx.array", operation(store, x, chosen, shares))
 
         return call
 

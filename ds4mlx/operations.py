@@ -15,7 +15,8 @@ from shared.model.shape import ModelShape
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Each with the signature of its package's `fallback`. `compress`, `attention_rows` and `attend` are one
+    """Each with the signature of its package's `fallback`, `expert_rows` with that of
+    `ds4mlx.experts.expert_rows` without the clamp. `compress`, `attention_rows` and `attend` are one
     for each compression ratio."""
 
     hyper_mix: Call
@@ -32,6 +33,7 @@ class Operations:
     attend: dict[int, Call]
     route: Call
     run_experts: Call
+    expert_rows: Call  # no part of the forward pass: for a model whose experts are watched
     stack_rows: Call
     refusals: list[str]  # why kernels do not take this model's dimensions; their fallbacks are used
 
@@ -60,6 +62,7 @@ def make_operations(shape: ModelShape, makers: Makers, *, rounds: bool, quality:
         attend={ratio: made.attend(ratio) for ratio in ratios},
         route=made.route(),
         run_experts=made.run_experts(),
+        expert_rows=made.expert_rows(),
         stack_rows=made.stack_rows(),
         refusals=made.refusals,
     )

@@ -8,12 +8,14 @@ Must not know: sessions, files, text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from shared.expert_watch import ExpertWatch, unwatched
 from shared.model.reference_math import (
     attention,
     hyper_connection_weights,
@@ -77,6 +79,13 @@ class Reference:
         self._weights = weights
         self.rounded = activation != "float"
         self._eight_bit = activation == "actq"
+        self._watch: ExpertWatch = unwatched
+
+    def watched(self, watch: ExpertWatch) -> Reference:
+        """The same model, whose every step `watch` is shown."""
+        other = copy(self)
+        other._watch = watch
+        return other
 
     def forward(
         self,
@@ -298,15 +307,18 @@ class Reference:
         Spec: model §4.8, 5."""
         inputs = round_q8_k(hidden) if self._eight_bit else hidden
         slots = np.zeros((*chosen.shape, hidden.shape[1]), np.float32)
+        rows = np.zeros((*chosen.shape, self.shape.expert_width), np.float32)
         for expert in sorted(set(chosen.ravel().tolist())):
             token, slot = np.nonzero(chosen == expert)
             own = inputs[token]
             gate = own @ self._weights.expert(layer, "gate", expert).T
             up = own @ self._weights.expert(layer, "up", expert).T
             inner = swiglu(gate, up, self.shape.swiglu_clamp) * shares[token, slot, None]
+            rows[token, slot] = inner
             if self._eight_bit:
                 inner = round_q8_k(inner)
             slots[token, slot] = inner @ self._weights.expert(layer, "down", expert).T
+        self._watch(layer, hidden, chosen, rows)
         total: Array = slots.sum(axis=1)
         return total
 

@@ -6,6 +6,7 @@ import os
 from functools import partial
 
 from shared.errors import ModelFileError
+from shared.expert_watch import ExpertWatch
 from shared.model.file_engine import FileEngine
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan, prefill_cap
 from shared.model.open import ModelFile, open_model
@@ -79,10 +80,15 @@ class ReferenceEngine(FileEngine):
         self._reference = Reference(weights, model.shape, activation, dense_index_rows)
 
     def open_session(self, context: int) -> ReferenceSession:
+        return self._session(self._reference, context)
+
+    def open_watched_session(self, context: int, watch: ExpertWatch) -> ReferenceSession:
+        return self._session(self._reference.watched(watch), context)
+
+    def _session(self, reference: Reference, context: int) -> ReferenceSession:
         if context < 1:
             raise ValueError(f"a context holds at least one token, not {context}")
-        chunk = prefill_cap(context, self.prefill_chunk)
-        return ReferenceSession(self._reference, self.power, context, chunk)
+        return ReferenceSession(reference, self.power, context, prefill_cap(context, self.prefill_chunk))
 
     def memory_plan(self, context: int) -> MemoryPlan:
         """Bytes for a session of `context` tokens; compressed rows are float32 here."""

@@ -90,6 +90,8 @@ KERNELS = (SORT, *GATE_UP.values(), *DOWN.values(), ADD)
 
 ExpertsPrefill = Callable[[mx.array, mx.array, mx.array, mx.array, mx.array, mx.array, mx.array], mx.array]
 Sort = Callable[[mx.array], list[mx.array]]
+Hidden = Callable[[mx.array, mx.array, mx.array, mx.array, mx.array], list[mx.array]]
+Rows = Callable[[plain.RawExperts, mx.array, mx.array, mx.array], mx.array]
 
 
 def fallback(
@@ -123,6 +125,75 @@ def build_sort(maker: Maker, *, experts: int) -> Sort:
     return sort
 
 
+def build_hidden(
+    maker: Maker,
+    *,
+    embedding_width: int,
+    expert_width: int,
+    experts: int,
+    used: int,
+    in_type: TensorType,
+    clamp: float,
+    half_hidden: bool,
+) -> Hidden:
+    """(x, gate, up, chosen, shares) -> the hidden layer [n * K, F] of the pairs in `order`, after clamp,
+    SwiGLU and share, and `order` and `tiles` (see `build_sort`): the first two launches of `build`."""
+    sort = build_sort(maker, experts=experts)
+    tile = mx.float16 if half_hidden else mx.float32
+    # Spec: a clamp of 1e-6 or less does not act.
+    gate_up = GATE_UP[in_type].specialise(
+        maker,
+        **_tile_constants(embedding_width, expert_width, tile),
+        USED=used,
+        CLAMPS=clamp > 1e-6,
+        CLAMP=float(clamp),
+    )
+    threads, group, dtypes = expert_width // (WEIGHTS // 2) * _GROUP, (_GROUP, 1, 1), (tile,)
+    table = iq2_magnitudes()
+
+    def hidden_rows(
+        x: mx.array, gate: mx.array, up: mx.array, chosen: mx.array, shares: mx.array
+    ) -> list[mx.array]:
+        order, tiles = sort(chosen)
+        shape, grid = ((chosen.size, expert_width),), (threads, tiles.shape[0], 1)
+        hidden = gate_up([x, gate, up, table, order, tiles, shares], shape, dtypes, grid, group)[0]
+        return [hidden, order, tiles]
+
+    return hidden_rows
+
+
+def build_rows(
+    maker: Maker,
+    *,
+    embedding_width: int,
+    expert_width: int,
+    experts: int,
+    used: int,
+    in_type: TensorType,
+    clamp: float,
+    half_hidden: bool,
+) -> Rows:
+    """(store, x, chosen, shares) -> the hidden layer float32 [n, K, F] in the order of tokens and slots, for
+    whoever looks at it. ValueError as in `build`."""
+    check(embedding_width, expert_width, in_type)
+    hidden_rows = build_hidden(
+        maker,
+        embedding_width=embedding_width,
+        expert_width=expert_width,
+        experts=experts,
+        used=used,
+        in_type=in_type,
+        clamp=clamp,
+        half_hidden=half_hidden,
+    )
+
+    def rows(store: plain.RawExperts, x: mx.array, chosen: mx.array, shares: mx.array) -> mx.array:
+        hidden, order, _ = hidden_rows(x, store.gate, store.up, chosen, shares)
+        return mx.take(hidden, mx.argsort(order), axis=0).astype(mx.float32).reshape(*chosen.shape, -1)
+
+    return rows
+
+
 def build(
     maker: Maker,
     *,
@@ -139,30 +210,23 @@ def build(
 
     ValueError for widths that are not whole blocks and for a type without a kernel.
     """
-    if embedding_width % BLOCK_WEIGHTS or expert_width % BLOCK_WEIGHTS:
-        raise ValueError(f"expert matrices of {embedding_width} x {expert_width} are not in whole blocks")
-    for type in (in_type, down_type):
-        if type not in KERNEL_TYPES:
-            raise ValueError(f"there is no kernel for experts of type {type.name}")
+    check(embedding_width, expert_width, in_type, down_type)
     tile = mx.float16 if half_hidden else mx.float32
-    constants: dict[str, Constant] = {
-        "EMBEDDING_WIDTH": embedding_width,
-        "EXPERT_WIDTH": expert_width,
-        "TOKENS": TOKENS,
-        "WEIGHTS": WEIGHTS,
-        "DEPTH": DEPTH,
-        "TILE": tile,
-    }
-    sort = build_sort(maker, experts=experts)
-    # Spec: a clamp of 1e-6 or less does not act.
-    gate_up = GATE_UP[in_type].specialise(
-        maker, **constants, USED=used, CLAMPS=clamp > 1e-6, CLAMP=float(clamp)
+    hidden_rows = build_hidden(
+        maker,
+        embedding_width=embedding_width,
+        expert_width=expert_width,
+        experts=experts,
+        used=used,
+        in_type=in_type,
+        clamp=clamp,
+        half_hidden=half_hidden,
     )
+    constants = _tile_constants(embedding_width, expert_width, tile)
     multiply_down = DOWN[down_type].specialise(maker, **constants)
     add = ADD.specialise(maker, EMBEDDING_WIDTH=embedding_width, USED=used)
-    gate_up_threads = expert_width // (WEIGHTS // 2) * _GROUP
     down_threads = embedding_width // WEIGHTS * _GROUP
-    group, hidden_dtypes, float_dtypes = (_GROUP, 1, 1), (tile,), (mx.float32,)
+    group, float_dtypes = (_GROUP, 1, 1), (mx.float32,)
     table = iq2_magnitudes()
 
     def experts_prefill(
@@ -176,26 +240,38 @@ def build(
     ) -> mx.array:
         pairs = chosen.size
         tokens = pairs // used
-        order, tiles = sort(chosen)
-        lines = tiles.shape[0]
-        hidden = gate_up(
-            [x, gate, up, table, order, tiles, shares],
-            ((pairs, expert_width),),
-            hidden_dtypes,
-            (gate_up_threads, lines, 1),
-            group,
-        )[0]
+        hidden, order, tiles = hidden_rows(x, gate, up, chosen, shares)
         parts = multiply_down(
             [hidden, down, table, order, tiles],
             ((pairs, embedding_width),),
             float_dtypes,
-            (down_threads, lines, 1),
+            (down_threads, tiles.shape[0], 1),
             group,
         )[0]
         shape = ((tokens, embedding_width),)
         return add([parts, shared], shape, float_dtypes, (embedding_width, tokens, 1), group)[0]
 
     return experts_prefill
+
+
+def check(embedding_width: int, expert_width: int, *types: TensorType) -> None:
+    """Raises ValueError for widths that are not whole blocks and for a type without a kernel."""
+    if embedding_width % BLOCK_WEIGHTS or expert_width % BLOCK_WEIGHTS:
+        raise ValueError(f"expert matrices of {embedding_width} x {expert_width} are not in whole blocks")
+    for type in types:
+        if type not in KERNEL_TYPES:
+            raise ValueError(f"there is no kernel for experts of type {type.name}")
+
+
+def _tile_constants(embedding_width: int, expert_width: int, tile: mx.Dtype) -> dict[str, Constant]:
+    return {
+        "EMBEDDING_WIDTH": embedding_width,
+        "EXPERT_WIDTH": expert_width,
+        "TOKENS": TOKENS,
+        "WEIGHTS": WEIGHTS,
+        "DEPTH": DEPTH,
+        "TILE": tile,
+    }
 
 
 def examples() -> Iterator[Example]:
