@@ -6,6 +6,8 @@ Must not know: the forward pass, command line options.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ds4cuda.availability import open_cupy, why_unavailable
@@ -16,6 +18,8 @@ from shared.model.memory import DEFAULT_PREFILL_CHUNK, prefill_cap
 from shared.model.open import ModelFile, open_model
 from shared.power import PowerGovernor
 from shared.session import MemoryPlan, Session
+from shared.steering.directions import Array, Component
+from shared.steering.steering import Steering
 
 if TYPE_CHECKING:
     from ds4cuda.model import Model
@@ -35,7 +39,7 @@ class CudaEngine(FileEngine):
         super().__init__(file, prefill_chunk=prefill_chunk, power=power, notes=notes)
         self._model = model
 
-    def open_session(self, context: int) -> Session:
+    def _new_session(self, context: int) -> Session:
         from ds4cuda.session import CudaSession
 
         return CudaSession(self._model, context, self.prefill_chunk, self.power)
@@ -53,6 +57,14 @@ class CudaEngine(FileEngine):
             prefill_chunk=self.prefill_chunk,
             row_bytes=2 if self._model.rounds else 4,
         )
+
+    def _use_steering(self, steering: Steering | None) -> None:
+        self._model.edit_output.use(steering)
+
+    @contextmanager
+    def _recorded(self, component: Component) -> Iterator[Callable[[], Array]]:
+        with self._model.edit_output.recording(component):
+            yield self._model.edit_output.rows
 
 
 def load(

@@ -1,6 +1,7 @@
 """Decode steps as captured graphs: the launches of a step are recorded once and given to the GPU as one.
 
-Launches of a step depend on `Step.end` and `Step.chooses` alone: a graph serves all positions of its kind.
+Launches of a step depend on `Step.end`, `Step.chooses` and on what is steered alone: a graph serves all
+positions of its kind.
 Must not know: what is launched, tokens.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 from ds4cuda.model import Model
 from ds4cuda.state import State
 from ds4cuda.step import Step
+from shared.steering.directions import Component
 
 # Graphs that a session holds: positions mostly grow, so that kinds used long ago are not needed again.
 MOST_GRAPHS = 4
@@ -28,12 +30,12 @@ class DecodeSteps:
         self._model = model
         self._state = state
         self._places = places
-        self._graphs: dict[tuple[int, bool], Any] = {}
+        self._graphs: dict[tuple[int, bool, frozenset[Component]], Any] = {}
 
     def run(self, position: int) -> None:
         """The step at `position`, which `Model.begin` told the device. Waits for nothing."""
         step = self._model.step(position, 1)
-        kind = (step.end, step.chooses)
+        kind = (step.end, step.chooses, self._model.edit_output.steered)
         graph = self._graphs.pop(kind, None)
         if graph is None:
             # A kernel must not be loaded while it is captured: the first step of a kind is launched as it is.

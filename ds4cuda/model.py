@@ -23,6 +23,7 @@ from ds4cuda.product_operations import make_code_operations, make_float_operatio
 from ds4cuda.products import CodeProducts, FloatProducts, Products
 from ds4cuda.scratch import Scratch
 from ds4cuda.state import State
+from ds4cuda.steering import OutputEdit
 from ds4cuda.step import Step
 from ds4cuda.weights import HyperConnection, Weights
 from shared.model.reference import Activation
@@ -86,6 +87,7 @@ class Model:
         parts = (self.operations, self._products, scratch, arrays, shape)
         self.attention = Attention(*parts, self._frequencies)
         self.feed_forward = FeedForward(*parts)
+        self.edit_output = OutputEdit(device, shape)
         self._dense_index_rows = dense_index_rows
 
     def open_state(self, context: int) -> State:
@@ -125,9 +127,11 @@ class Model:
         weights = self.weights.layers[index]
         self.hyper_connection_pre(weights.attention_mix, weights.attention_norm, step, joins=index > 0)
         self.attention(index, weights, state, step)
+        self.edit_output(index, "attn_out", self._arrays.output(step))
         self.hyper_connection_post(step)
         self.hyper_connection_pre(weights.feed_forward_mix, weights.feed_forward_norm, step)
         self.feed_forward(weights, step)
+        self.edit_output(index, "ffn_out", self._arrays.output(step))
         self.hyper_connection_post(step)
 
     def expert_operands(self, step: Step) -> tuple[Any, Any, Any]:

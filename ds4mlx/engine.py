@@ -6,7 +6,8 @@ Must not know: the forward pass, command line options.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from ds4mlx.plan import Storage, session_plan
@@ -17,6 +18,8 @@ from shared.model.memory import DEFAULT_PREFILL_CHUNK
 from shared.model.open import ModelFile, open_model
 from shared.power import PowerGovernor
 from shared.session import MemoryPlan, Session
+from shared.steering.directions import Array, Component
+from shared.steering.steering import Steering
 
 if TYPE_CHECKING:
     from ds4mlx.kernels.kernel import Makers
@@ -47,7 +50,7 @@ class MlxEngine(FileEngine):
         self.quality = quality
         self.weight_bytes = weight_bytes
 
-    def open_session(self, context: int) -> Session:
+    def _new_session(self, context: int) -> Session:
         from ds4mlx.session import MlxSession
 
         return MlxSession(self._model, context, self.prefill_chunk, self.power)
@@ -66,6 +69,14 @@ class MlxEngine(FileEngine):
             prefill_chunk=self.prefill_chunk,
             row_bytes=self._model.row_dtype.size,
         )
+
+    def _use_steering(self, steering: Steering | None) -> None:
+        self._model.edit_output.use(steering)
+
+    @contextmanager
+    def _recorded(self, component: Component) -> Iterator[Callable[[], Array]]:
+        with self._model.edit_output.recording(component):
+            yield self._model.edit_output.rows
 
 
 def load(

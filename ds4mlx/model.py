@@ -16,6 +16,7 @@ import mlx.core as mx
 from ds4mlx.arrays import arrays
 from ds4mlx.operations import Operations, plain_operations
 from ds4mlx.state import State, StepResult
+from ds4mlx.steering import OutputEdit
 from ds4mlx.step import Step
 from ds4mlx.weights import HyperConnection, LayerWeights, Weights
 from shared.model.shape import ModelShape
@@ -98,6 +99,7 @@ class Model:
         self.weights = weights
         self.shape = shape
         self.operations = operations or plain_operations(shape, rounds=activation == "kv")
+        self.edit_output = OutputEdit()
         self._dense_index_rows = dense_index_rows
         self._rounds = activation == "kv"
 
@@ -139,11 +141,12 @@ class Model:
         self.compress(index, state, inputs, step)
         chosen = self.index_select(index, state, inputs, step)
         mixed = self.attend(index, state, inputs, chosen, step)
-        streams = self.hyper_connection_post(streams, self.attention_output(weights, mixed))
+        output = self.edit_output(index, "attn_out", self.attention_output(weights, mixed))
+        streams = self.hyper_connection_post(streams, output)
         x, streams = self.hyper_connection_pre(weights.feed_forward_mix, weights.feed_forward_norm, streams)
         chosen_experts, shares, hidden = self.route(weights, x, tokens)
         output = self.experts(weights, x, chosen_experts, shares, hidden)
-        return self.hyper_connection_post(streams, output), inputs
+        return self.hyper_connection_post(streams, self.edit_output(index, "ffn_out", output)), inputs
 
     def embed(self, tokens: mx.array) -> Streams:
         """Each stream begins as the token's embedding."""

@@ -33,6 +33,8 @@ from shared.model.rope import rope_tables
 from shared.model.shape import ModelShape
 from shared.quant.activations import round_q8_0, round_q8_k
 from shared.quant.rounding import hadamard128, round_f16, round_fp4, round_fp8_row
+from shared.steering.directions import Component
+from shared.steering.steering import Steering
 
 Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -40,6 +42,9 @@ Mask = npt.NDArray[np.bool_]
 
 # "kv" is the model's own graph; "float" leaves out every rounding of rows; "actq" adds 8-bit activations.
 Activation = Literal["kv", "float", "actq"]
+
+# Called with a layer, its component and what that gives, [n, D], before it is steered.
+OutputWatch = Callable[[int, Component, Array], None]
 
 # The stages of one layer, and before and after them, in the order of every backend's forward pass.
 STAGES = (
@@ -77,6 +82,9 @@ class Reference:
         self.shape = shape
         self._dense_index_rows = dense_index_rows
         self._weights = weights
+        # Both change what `forward` does from its next call on.
+        self.steering: Steering | None = None
+        self.watch_outputs: OutputWatch | None = None
         self.rounded = activation != "float"
         self._eight_bit = activation == "actq"
         self._watch: ExpertWatch = unwatched
@@ -127,7 +135,7 @@ class Reference:
             index_rows = cache.append(cache.index_rows, start, keys)
             visible = self.index_select(layer, hidden, query_latent, index_rows, visible, rope)
         heads = self.attend(layer, queries, visible_raw, compressed, visible)
-        output = self.attention_output(layer, heads, rope)
+        output = self._steered(layer, "attn_out", self.attention_output(layer, heads, rope))
         return self.hyper_connection_post(streams, output, post, combine), LayerStep(
             raw, frontier, index_frontier
         )
@@ -138,6 +146,7 @@ class Reference:
         hidden = rms(mixed, self.shape.rms_epsilon) * self._weights.layer(layer)("ffn_norm.weight")
         chosen, shares = self.route(layer, hidden, tokens)
         output = self.experts(layer, hidden, chosen, shares) + self.shared_expert(layer, hidden)
+        output = self._steered(layer, "ffn_out", output)
         return self.hyper_connection_post(streams, output, post, combine)
 
     def embed(self, tokens: Ids) -> Array:
@@ -339,6 +348,12 @@ class Reference:
         mixed = (share[:, None] @ streams)[:, 0]
         hidden = rms(mixed, shape.rms_epsilon) * weights("output_norm.weight")
         return self._dense(hidden, weights("output.weight"))
+
+    def _steered(self, layer: int, component: Component, output: Array) -> Array:
+        """The output [n, D] of half a layer as it joins the streams. Spec: model §7."""
+        if self.watch_outputs is not None:
+            self.watch_outputs(layer, component, output)
+        return output if self.steering is None else self.steering.steered(layer, component, output)
 
     def _dense(self, inputs: Array, matrix: Array) -> Array:
         """A product with a Q8_0 matrix [outputs, inputs]."""

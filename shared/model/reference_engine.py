@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+
+from shared.abilities.controls import Control
 from shared.errors import ModelFileError
 from shared.expert_watch import ExpertWatch
 from shared.model.file_engine import FileEngine
 from shared.model.memory import DEFAULT_PREFILL_CHUNK, memory_plan, prefill_cap
 from shared.model.open import ModelFile, open_model
-from shared.model.reference import Activation, Reference
+from shared.model.reference import Activation, Array, Reference
+from shared.model.reference_controls import ControlledReference
 from shared.model.reference_session import ReferenceSession
 from shared.model.reference_weights import ReferenceWeights
 from shared.power import PowerGovernor
 from shared.session import MemoryPlan, MemoryPlanner
+from shared.steering.directions import Component
+from shared.steering.steering import Steering
 
 
 def planner(model: ModelFile, prefill_chunk: int | None = None) -> MemoryPlanner:
@@ -79,11 +87,14 @@ class ReferenceEngine(FileEngine):
         weights = ReferenceWeights(model.gguf, model.shape)
         self._reference = Reference(weights, model.shape, activation, dense_index_rows)
 
-    def open_session(self, context: int) -> ReferenceSession:
+    def _new_session(self, context: int) -> ReferenceSession:
         return self._session(self._reference, context)
 
     def open_watched_session(self, context: int, watch: ExpertWatch) -> ReferenceSession:
         return self._session(self._reference.watched(watch), context)
+
+    def open_controlled_session(self, context: int, control: Control) -> ReferenceSession:
+        return self._session(ControlledReference(self._reference, control), context)
 
     def _session(self, reference: Reference, context: int) -> ReferenceSession:
         if context < 1:
@@ -93,3 +104,20 @@ class ReferenceEngine(FileEngine):
     def memory_plan(self, context: int) -> MemoryPlan:
         """Bytes for a session of `context` tokens; compressed rows are float32 here."""
         return planner(self._file, self.prefill_chunk)(context)
+
+    def _use_steering(self, steering: Steering | None) -> None:
+        self._reference.steering = steering
+
+    @contextmanager
+    def _recorded(self, component: Component) -> Iterator[Callable[[], Array]]:
+        rows = [np.zeros(0, np.float32)] * self.shape.layer_count
+
+        def watch(layer: int, watched: Component, output: Array) -> None:
+            if watched == component:
+                rows[layer] = output[-1].copy()
+
+        self._reference.watch_outputs = watch
+        try:
+            yield lambda: np.stack(rows)
+        finally:
+            self._reference.watch_outputs = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ds4cuda.kernels import steer
 from ds4cuda.kernels.run_experts import BLOCK_HEADERS
 from ds4cuda.operations import make_operations
 from ds4cuda.product_operations import make_code_operations, make_float_operations
@@ -29,6 +30,7 @@ def kernel_texts(
     collector = Collector()
     for rounds in rounding:
         make_operations(collector, shape, rounds=rounds)
+    steer.build(collector, width=shape.embedding_width)
     floats, codes = make_float_operations(collector, shape), make_code_operations(collector, shape)
     for kind in BLOCK_HEADERS:
         floats.run_experts(kind, kind)

@@ -1,0 +1,1 @@
+"""Directional steering: what is taken out of a block's output, and how such directions are found."""
