@@ -31,6 +31,7 @@ ELSEWHERE = (
     "test_plan.py",
     "test_program.py",
     "test_session.py",
+    "test_steering.py",
     "test_strict_arrays.py",
 )
 # Bytes on either side of an array that a kernel must leave as they are; keeps the alignment of allocations.
