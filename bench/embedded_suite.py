@@ -16,19 +16,22 @@ from shared.abilities.case import AbilityCase, ExpectedAnswer, ExpectedCall, wri
 FILE = Path(__file__).parents[1] / "apps" / "eval" / "embedded.jsonl.gz"
 SEED = 20261130
 COUNT = 200
-# Tokens between a fact and the question for it, in the embedded model's vocabulary.
-DISTANCES = (1000, 2000, 4000, 6000)
+# Tokens between a fact and the question for it, in the embedded model's vocabulary: far outside the window of
+# 128 tokens, and near enough to tell where recall ends if it does not reach that far.
+DISTANCES = {"recall": (1000, 2000, 4000, 6000), "near recall": (60, 120, 250, 500)}
 
 
 def suite(count: int = COUNT, seed: int = SEED) -> list[AbilityCase]:
-    """`count` cases of each ability, those of recall spread evenly over the distances."""
+    """`count` cases of each ability, those of recall spread evenly over the distances; near recall is one of
+    its own."""
     made = []
     for ability in ("engine", "tools", "numbers"):
         for number, case in enumerate(cases(ability, count, seed), start=1):
             made.append(ability_case(ability, str(number), case.conversation))
-    for distance in DISTANCES:
-        for number, case in enumerate(far_recall(count // len(DISTANCES), seed, distance), start=1):
-            made.append(ability_case("recall", f"{distance}-{number}", case.conversation))
+    for ability, distances in DISTANCES.items():
+        for distance in distances:
+            for number, case in enumerate(far_recall(count // len(distances), seed, distance), start=1):
+                made.append(ability_case(ability, f"{distance}-{number}", case.conversation))
     return made
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from apps.eval.case_progress import case_progress
+from apps.eval.baselines import baseline_lines, read_baselines
+from apps.eval.case_run import ANSWER_TOKENS, ask_cases, case_name, context_for, result_fields
 from apps.trace import Trace
 from shared.abilities.case import AbilityCase, first_of_each, read_cases
-from shared.abilities.run import CaseResult, case_tokens, run_case
+from shared.abilities.run import CaseResult
 from shared.session import CancelCheck, Engine
 from shared.text.tokenizer import Tokenizer
 
 FILE = Path(__file__).parent / "embedded.jsonl.gz"
-ANSWER_TOKENS = 256
 # Of each ability so much must be right.
 LEAST_SHARE = 0.95
-_ROOM_FOR_A_RESULT = 256
-_PROFILES = ("preview", "official")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,43 +33,32 @@ class AbilitySuite:
         return cls(first_of_each(read_cases(FILE), count), tokens or ANSWER_TOKENS)
 
     def context_needed(self, tokenizer: Tokenizer) -> int:
-        """Enough for the longest case with two turns of the model and a tool's result."""
-        longest = 0
-        with case_progress("measured", len(self.cases)) as advance:
-            for case in self.cases:
-                lengths = (len(case_tokens(tokenizer, case, profile)) for profile in _PROFILES)
-                longest = max(longest, *lengths)
-                advance(_name(case))
-        return longest + 2 * self.tokens + _ROOM_FOR_A_RESULT
+        """Enough for the longest case."""
+        return context_for(self.cases, self.tokens, tokenizer)
 
     def run(
         self, engine: Engine, context: int, *, as_json: bool, trace: Trace, cancelled: CancelCheck
     ) -> int:
         """Run all cases and print the shares; returns the exit code: 1 if an ability falls short. Raises
         Cancelled."""
-        results = []
-        with (
-            closing(engine.open_session(context)) as session,
-            case_progress("asked", len(self.cases)) as advance,
-        ):
-            for case in self.cases:
-                result = run_case(engine, session, case, self.tokens, cancelled)
-                results.append(result)
-                trace.write("case", **_fields(result), generated_tokens=result.generated)
-                advance(f"{_name(case)} {'ok' if result.passed else 'FAILED'}")
+        session = engine.open_session(context)
+        results = ask_cases(
+            engine, session, self.cases, self.tokens, verb="asked", trace=trace, cancelled=cancelled
+        )
         shares = shares_of(results)
         if as_json:
             print(json.dumps(_record(engine, results, shares), indent=2))
         else:
             for result in results:
                 if not result.passed:
-                    print(f"FAILED {_name(result.case)}", flush=True)
+                    print(f"FAILED {case_name(result.case)}", flush=True)
                     print(f"  wanted {result.wanted!r}\n  got    {result.got[:200]!r}")
-            for ability, (right, asked) in shares.items():
-                print(f"{ability:<12} {right}/{asked} {100 * right / asked:.1f} %")
+            for name, share in shares.items():
+                print(f"{share_line(name, *share)}  {'passed' if _enough(*share) else 'FAILED'}")
+            for line in baseline_lines(read_baselines()):
+                print(line)
         abilities = {case.ability for case in self.cases}
-        good = all(shares[name][0] >= LEAST_SHARE * shares[name][1] for name in abilities)
-        return 0 if good else 1
+        return 0 if all(_enough(*shares[name]) for name in abilities) else 1
 
 
 def shares_of(results: Sequence[CaseResult]) -> dict[str, tuple[int, int]]:
@@ -89,18 +75,13 @@ def shares_of(results: Sequence[CaseResult]) -> dict[str, tuple[int, int]]:
     return shares
 
 
-def _name(case: AbilityCase) -> str:
-    return f"{case.ability}/{case.id}"
+def share_line(name: str, right: int, asked: int) -> str:
+    """A share as it is printed."""
+    return f"{name:<16} {right}/{asked} {100 * right / asked:.1f} %"
 
 
-def _fields(result: CaseResult) -> dict[str, object]:
-    return {
-        "ability": result.case.ability,
-        "id": result.case.id,
-        "passed": result.passed,
-        "wanted": result.wanted,
-        "got": result.got,
-    }
+def _enough(right: int, asked: int) -> bool:
+    return right >= LEAST_SHARE * asked
 
 
 def _record(
@@ -109,6 +90,10 @@ def _record(
     return {
         "model": engine.name,
         "backend": engine.backend,
-        "abilities": {name: {"right": right, "asked": asked} for name, (right, asked) in shares.items()},
-        "failed": [_fields(result) for result in results if not result.passed],
+        "abilities": {
+            name: {"right": right, "asked": asked, "passed": _enough(right, asked)}
+            for name, (right, asked) in shares.items()
+        },
+        "baselines": read_baselines(),
+        "failed": [result_fields(result) for result in results if not result.passed],
     }

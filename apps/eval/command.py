@@ -10,12 +10,15 @@ import typer
 
 from apps import options
 from apps.console import say
-from apps.eval.ability_suite import ANSWER_TOKENS, AbilitySuite
+from apps.eval.ability_suite import AbilitySuite
+from apps.eval.case_run import ANSWER_TOKENS
+from apps.eval.control_suite import ControlSuite
 from apps.eval.selection import parse_counts, refuse_others, select
 from apps.eval.start import EvalWish, SuiteWish, run_questions, run_suite
 from apps.eval.story_suite import ANSWER_TOKENS as STORY_TOKENS
 from apps.eval.story_suite import StorySuite
 from apps.output_file import check_writable
+from shared.abilities.controls import Control
 from shared.errors import UsageError
 from shared.evaluation.input_file import read_bytes
 from shared.questions.extractor_cases import CASES, failures
@@ -44,6 +47,15 @@ def evaluate(
         typer.Option(
             "--suite",
             help="Instead of questions: the abilities of the embedded model, or facts of a long story.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    control: Annotated[
+        Control | None,
+        typer.Option(
+            "--control",
+            help="--suite embedded: far recall as it is and without the model's far memory, on the reference "
+            "backend.",
             rich_help_panel=_RUN,
         ),
     ] = None,
@@ -199,11 +211,13 @@ def evaluate(
         raise UsageError("ds4 eval needs a file of questions, one JSON object a line, or --suite")
     if scenes is not None and suite != "story":
         raise UsageError("--scenes belongs to --suite story")
+    if control is not None and suite != "embedded":
+        raise UsageError("--control belongs to --suite embedded")
     if trace is not None:
         check_writable(trace)
     engine_options = options.EngineOptions(
         model=model,
-        backend=backend,
+        backend="reference" if control is not None and backend == "auto" else backend,
         script=script,
         prefill_chunk=prefill_chunk,
         simulate_memory=simulate_memory,
@@ -230,9 +244,13 @@ def evaluate(
                 "--effort": effort,
             },
         )
-        chosen_suite = (
-            StorySuite.make(scenes, tokens) if suite == "story" else AbilitySuite.read(first, tokens)
-        )
+        chosen_suite: AbilitySuite | ControlSuite | StorySuite
+        if suite == "story":
+            chosen_suite = StorySuite.make(scenes, tokens)
+        elif control is not None:
+            chosen_suite = ControlSuite.read(control, first, tokens)
+        else:
+            chosen_suite = AbilitySuite.read(first, tokens)
         return run_suite(SuiteWish(engine_options, chosen_suite, ctx, as_json, trace))
     refuse_others("a file of questions", {"--json": as_json})
     asked = read_questions(questions)

@@ -13,6 +13,7 @@ from apps.chat.interrupt import Interrupt
 from apps.console import console, say, sayer
 from apps.eval.ability_suite import AbilitySuite
 from apps.eval.context import automatic_context
+from apps.eval.control_suite import ControlSuite
 from apps.eval.run import Run, run_plain
 from apps.eval.screen import has_room, run_board
 from apps.eval.story_suite import StorySuite
@@ -48,7 +49,7 @@ class SuiteWish:
     """A built-in suite that was asked for; `context` None: what it needs."""
 
     engine: EngineOptions
-    suite: AbilitySuite | StorySuite
+    suite: AbilitySuite | ControlSuite | StorySuite
     context: int | None
     as_json: bool
     trace: Path | None

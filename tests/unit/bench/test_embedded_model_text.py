@@ -160,15 +160,29 @@ def test_every_topic_has_wordings_on_both_sides() -> None:
         assert len(topic.wordings[Split.HELD_OUT]) >= 2, topic.answer
 
 
-@pytest.mark.parametrize("distance", [250, 1000, 4000])
+@pytest.mark.parametrize("distance", [60, 250, 1000, 4000])
 def test_a_far_fact_stands_as_far_back_as_asked(distance: int, tokenizer: Tokenizer) -> None:
     for case in cases.far_recall(3, 1, distance):
-        ids = tokens_of(case.conversation, tokenizer).ids
-        person = case.conversation.messages[-1].content.split("=")[0]
-        text = case.conversation.messages[1].content
-        before = len(tokenizer.encode_text(text[: text.index(person)]))
-        assert 0.75 * distance < len(ids) - before < 1.3 * distance
-        assert sum(text.count(frame) for frame in ("number", "=")) >= 9
+        person, number = case.conversation.messages[-1].content.split("=")
+        text, question = case.conversation.messages[1].content.split("\n\n")
+        assert person in question
+        at = text.index(person)
+        told = text[at + len(person) :]
+        assert told.startswith(tuple(frame.format(number=number) for frame in _BEHIND_A_NAME))
+        assert distance <= len(tokenizer.encode_text(text[at:])) < distance + 25
+        # Others stand before it and behind it, so that neither the first nor the last fact is the answer.
+        facts = [found[0] for found in _FACT.finditer(text)]
+        assert len(facts) >= 9
+        assert not any(person in fact for fact in (facts[0], facts[-1]))
+
+
+_BEHIND_A_NAME = (
+    " has the number {number}.",
+    " is {number}.",
+    " was given the number {number}.",
+    "={number}.",
+)
+_FACT = re.compile("|".join(frame.format(name="[A-Z][a-z]+", number="[0-9]+") for frame in recall.FACTS))
 
 
 def test_cases_are_of_their_ability_and_held_out() -> None:
