@@ -49,6 +49,9 @@ COMMANDS: dict[str, Command] = {
     "quantize": Command(
         "apps.quantize.command:quantize", "Make a model file from a Hugging Face checkpoint."
     ),
+    "imatrix": Command(
+        "apps.imatrix.command:imatrix", "Collect what matters to the experts, for `ds4 quantize`."
+    ),
     "kv": Command("apps.kv.command:app", "Look at saved states, check them and clean them up."),
 }
 

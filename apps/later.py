@@ -9,7 +9,7 @@ _STREAMING = "experts are not streamed from disk in this version: the whole mode
 _IMAGES = "images are not part of this version"
 _STEERING = "directional steering is not part of this version"
 _DRAFTS = "multi-token drafts are not part of this version"
-_IMATRIX = "importance matrices are not part of this version"
+_IMATRIX = "importances are collected by `ds4 imatrix --dataset FILE --out FILE`"
 _DISTRIBUTED = "distributed inference is not part of this version"
 _SELF_TESTS = "backends are compared by the test suite, not by a flag"
 

@@ -1,12 +1,14 @@
 """Importance of the columns of expert matrices, as collected while a model read text: the legacy `.dat` file.
 
-Spec: model §7 (file) and §8 (lookup). Must not know: how it was collected, what is done with it.
+Spec: model §7 (file) and §8 (lookup). Must not know: how it is collected, what is done with it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from shared.gguf.mapping import shown
 Array = npt.NDArray[np.float32]
 
 _LONGEST_NAME = 4096
+_NUMBER = struct.Struct("<i")
+_CALLS = 1  # of each tensor; the values are means already
 
 
 class ImatrixError(Ds4Error):
@@ -77,6 +81,49 @@ def read_imatrix(path: Path) -> Imatrix:
     return Imatrix(path, entries, dataset, chunks, hashlib.sha256(content).hexdigest())
 
 
+def write_imatrix(
+    path: Path, entries: Iterable[tuple[str, Array]], count: int, *, dataset: str, chunks: int
+) -> None:
+    """Write a file of `count` entries, each a tensor's name and its values float32 [experts * columns], which
+    is seen under its name only when it is whole and on the disk. `chunks` is how many batches were collected
+    from the text called `dataset`.
+
+    Raises ImatrixError for values that no reader would take, OSError; either way nothing is left behind.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(_NUMBER.pack(count))
+            written = 0
+            for name, values in entries:
+                if not np.isfinite(values).all() or (values < 0).any():
+                    raise ImatrixError(f"the importances of {shown(name)} are negative or not finite")
+                file.write(_text(name) + _NUMBER.pack(_CALLS) + _NUMBER.pack(values.size))
+                file.write(values.astype("<f4", copy=False).tobytes())
+                written += 1
+            if written != count:
+                raise ValueError(f"{written} entries were given, not {count}")
+            file.write(_NUMBER.pack(chunks) + _text(dataset))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def imatrix_bytes(sizes: Iterable[tuple[str, int]], dataset: str) -> int:
+    """The size of a file with entries of these names and numbers of values."""
+    entries = sum(len(_text(name)) + 2 * _NUMBER.size + 4 * size for name, size in sizes)
+    return _NUMBER.size + entries + _NUMBER.size + len(_text(dataset))
+
+
+def _text(text: str) -> bytes:
+    """A length and the bytes; what is no Unicode, as in a file's name, becomes `?`."""
+    content = text.encode("utf-8", "replace")[:_LONGEST_NAME].decode("utf-8", "ignore").encode()
+    return _NUMBER.pack(len(content)) + content
+
+
 class _Reader:
     def __init__(self, path: Path, content: bytes) -> None:
         self.at = 0
@@ -94,7 +141,7 @@ class _Reader:
         return part
 
     def number(self, what: str) -> int:
-        value: int = struct.unpack("<i", self._take(4, what))[0]
+        value: int = _NUMBER.unpack(self._take(_NUMBER.size, what))[0]
         if value < 0:
             raise self.wrong(f"{what} is {value}")
         return value

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ds4mlx import experts as plain
 from ds4mlx.kernels import experts_prefill
 from ds4mlx.kernels.block_types import SCALES_AT
 from ds4mlx.kernels.experts_prefill import TOKENS
@@ -170,6 +171,18 @@ CASES: dict[str, Callable[[Maker], None]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_kernel(case: str, maker: Maker) -> None:
     CASES[case](maker)
+
+
+@pytest.mark.parametrize("layer", [_SMALL, _FLOAT], ids=["float16", "float32"])
+def test_rows_that_are_looked_at_stand_in_the_order_of_tokens(layer: Layer, maker: Maker) -> None:
+    x, gate, up, down, chosen, shares, _ = _arguments(layer, _random(layer, 21))
+    names = [name for name in layer.__dataclass_fields__ if name != "down_type"]
+    rows = experts_prefill.build_rows(maker, **{name: getattr(layer, name) for name in names})
+    store = plain.RawExperts(gate, up, down, layer.in_type, layer.down_type)
+    found = rows(store, x, chosen, shares)
+    expected = np.array(plain.expert_rows(store, x, chosen, shares, layer.clamp)).astype(np.float64)
+    assert (found.dtype, found.shape) == (mx.float32, (21, layer.used, layer.expert_width))
+    assert _off(found, expected) <= (2e-3 if layer.half_hidden else 2e-6)
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from ds4mlx.experts import (  # noqa: E402
     Mxfp4Experts,
     RawExperts,
     expand,
+    expert_rows,
     pack_mxfp4,
     run_experts,
     run_sorted,
@@ -97,6 +98,25 @@ def test_every_storage_computes_the_experts(storage: str, tokens: int) -> None:
     expected = _expected(weights, x.astype(np.float64), chosen, shares.astype(np.float64))
     assert found.dtype == mx.float32
     assert np.abs(np.array(found) - expected).max() <= 2e-6 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("tokens", [1, 40])
+@pytest.mark.parametrize("stored", [lambda raw: raw, pack_mxfp4, expand], ids=["raw", "mxfp4", "expanded"])
+def test_rows_of_experts_are_what_their_last_matrix_multiplies(
+    stored: Callable[[RawExperts], Any], tokens: int
+) -> None:
+    raw, (gate, up, _) = _raw()
+    random = np.random.default_rng(tokens)
+    x = random.standard_normal((tokens, WIDTH)).astype(np.float32)
+    chosen = random.integers(0, COUNT - 1, (tokens, 3), np.int32)
+    shares = random.random((tokens, 3)).astype(np.float32)
+    found = np.array(expert_rows(stored(raw), mx.array(x), mx.array(chosen), mx.array(shares), 2.0))
+    assert (found.dtype, found.shape) == (np.float32, (tokens, 3, EXPERT_WIDTH))
+    for token, slot in np.ndindex(chosen.shape):
+        expert, values = chosen[token, slot], x[token].astype(np.float64)
+        gated, upper = np.minimum(gate[expert] @ values, 2), np.clip(up[expert] @ values, -2, 2)
+        expected = gated / (1 + np.exp(-gated)) * upper * shares[token, slot]
+        np.testing.assert_allclose(found[token, slot], expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
 def test_many_tokens_go_through_one_sorted_product_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from shared.quantise.imatrix import ImatrixError, read_imatrix
+from shared.quantise import imatrix
+from shared.quantise.imatrix import ImatrixError, imatrix_bytes, read_imatrix
 from tests.support.tiny_checkpoints import write_imatrix
 
 NAME = "blk.0.ffn_up_exps.weight"
@@ -70,3 +74,48 @@ def test_a_name_that_occurs_twice_or_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"aa", b"\xff\xff"))
     with pytest.raises(ImatrixError, match="not UTF-8"):
         read_imatrix(path)
+
+
+_VALUES = arrays.arrays(np.float32, st.integers(0, 9), elements=st.floats(0, 2.0**99, width=32))
+_ENTRIES = st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=12), _VALUES, max_size=5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(_ENTRIES, st.text(st.characters(codec="utf-8"), max_size=12), st.integers(0, 2**31 - 1))
+def test_what_is_written_is_read_and_written_the_same(
+    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, np.ndarray], dataset: str, chunks: int
+) -> None:
+    first, second = (tmp_path_factory.getbasetemp() / name for name in ("first.dat", "second.dat"))
+    imatrix.write_imatrix(first, entries.items(), len(entries), dataset=dataset, chunks=chunks)
+    held = read_imatrix(first)
+    assert (held.dataset, held.chunks, list(held.entries)) == (dataset, chunks, list(entries))
+    for name, values in entries.items():
+        np.testing.assert_array_equal(held.entries[name], values)
+    imatrix.write_imatrix(
+        second, held.entries.items(), len(entries), dataset=held.dataset, chunks=held.chunks
+    )
+    assert second.read_bytes() == first.read_bytes()
+    sizes = [(name, values.size) for name, values in entries.items()]
+    assert imatrix_bytes(sizes, dataset) == first.stat().st_size
+
+
+def test_it_is_the_legacy_layout(tmp_path: Path) -> None:
+    entries = {NAME: np.arange(6, dtype=np.float32), "b": np.ones(2, np.float32)}
+    other = write_imatrix(tmp_path / "other.dat", entries, "prose", 12)
+    imatrix.write_imatrix(tmp_path / "own.dat", entries.items(), 2, dataset="prose", chunks=12)
+    assert (tmp_path / "own.dat").read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_nothing_is_left_of_a_file_that_none_could_read(tmp_path: Path, value: float) -> None:
+    (tmp_path / "i.dat").write_text("before")
+    entries = [("a", np.ones(3, np.float32)), ("b", np.array([0, value], np.float32))]
+    with pytest.raises(ImatrixError, match="importances of 'b' are negative or not finite"):
+        imatrix.write_imatrix(tmp_path / "i.dat", entries, 2, dataset="prose", chunks=1)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("i.dat", "before")]
+
+
+def test_a_dataset_whose_name_is_no_unicode_or_very_long(tmp_path: Path) -> None:
+    for name, kept in (("a\udcff", "a?"), ("é" * 4000, "é" * 2048)):
+        imatrix.write_imatrix(tmp_path / "i.dat", [], 0, dataset=name, chunks=0)
+        assert read_imatrix(tmp_path / "i.dat").dataset == kept

@@ -1,0 +1,1 @@
+"""`ds4 imatrix`: importances of the columns of expert matrices."""

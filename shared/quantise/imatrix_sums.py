@@ -1,0 +1,84 @@
+"""The importance of the columns of expert matrices, summed up while a model reads. Spec: model §7.
+
+Must not know: engines, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.expert_watch import Array, Ids
+from shared.model.shape import ModelShape
+
+# Tokens whose squares are held in float64 at a time.
+_BLOCK = 1024
+
+
+class ImportanceSums:
+    """An `ExpertWatch` that sums squares, in float64, over the tokens that chose an expert: of the normalised
+    inputs for `gate` and `up`, of the weighted SwiGLU rows for `down`. A token counts once for each slot.
+
+    `batches` is how often it was called. Holds 8 * layers * experts * (width + expert width) bytes.
+    """
+
+    def __init__(self, shape: ModelShape) -> None:
+        each = (shape.layer_count, shape.expert_count)
+        self._inputs = np.zeros((*each, shape.embedding_width))
+        self._hidden = np.zeros((*each, shape.expert_width))
+        self._counts = np.zeros(each, np.int64)
+        self.batches = 0
+
+    def __call__(self, layer: int, inputs: Array, chosen: Ids, hidden: Array) -> None:
+        self.batches += 1
+        for first in range(0, len(inputs), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            self._add(layer, inputs[block], chosen[block], hidden[block])
+
+    @property
+    def unseen(self) -> int:
+        """Experts of all layers that no token has chosen."""
+        return int((self._counts == 0).sum())
+
+    @property
+    def names(self) -> list[str]:
+        """Tensors in the order of `entries`."""
+        layers = range(len(self._counts))
+        return [f"blk.{layer}.ffn_{part}_exps.weight" for layer in layers for part in ("gate", "up", "down")]
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """The names and the numbers of values of `entries`."""
+        inputs, hidden = self._inputs[0].size, self._hidden[0].size
+        for at, name in enumerate(self.names):
+            yield name, hidden if at % 3 == 2 else inputs
+
+    def entries(self) -> Iterator[tuple[str, Array]]:
+        """Each tensor's name and its mean squares float32 [experts * columns]; 1 for an unseen expert."""
+        names = iter(self.names)
+        for counts, inputs, hidden in zip(self._counts, self._inputs, self._hidden, strict=True):
+            gate = _means(inputs, counts)
+            yield next(names), gate
+            yield next(names), gate
+            yield next(names), _means(hidden, counts)
+
+    def _add(self, layer: int, inputs: Array, chosen: Ids, hidden: Array) -> None:
+        count, used = chosen.shape
+        experts = chosen.reshape(-1)
+        times = np.zeros((self._counts.shape[1], count))
+        np.add.at(times, (experts, np.arange(count).repeat(used)), 1.0)
+        with np.errstate(invalid="ignore"):  # what is not finite stays so, and no file takes it
+            self._inputs[layer] += times @ np.square(inputs, dtype=np.float64)
+        order = np.argsort(experts, kind="stable")
+        present, starts, counts = np.unique(experts[order], return_index=True, return_counts=True)
+        squares = np.square(hidden.reshape(count * used, -1)[order], dtype=np.float64)
+        self._hidden[layer, present] += np.add.reduceat(squares, starts, axis=0)
+        self._counts[layer, present] += counts
+
+
+def _means(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> Array:
+    seen = counts[:, None] > 0
+    means = np.divide(sums, counts[:, None], out=np.ones_like(sums), where=seen)
+    with np.errstate(over="ignore"):
+        return means.reshape(-1).astype(np.float32)
