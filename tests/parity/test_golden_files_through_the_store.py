@@ -12,7 +12,7 @@ from shared.kv.files.header import Reason
 from shared.model.reference_engine import load
 from shared.session import Engine
 from tests.support.cache_files import cache_file
-from tests.support.golden import GOLDEN, golden_arrays, golden_json, tiny_q2
+from tests.support.golden import cache_folder, golden_arrays, golden_json, tiny_q2
 from tests.support.limits import LONG_LIMITS, assert_kv, assert_same_best
 from tests.support.restore_run import load_mlx, open_store, restored
 
@@ -32,7 +32,7 @@ def engine(request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
 def directory(tmp_path: Path) -> Path:
     """Both files as the other engine left them: nothing beside them."""
     for entry in golden_json("kv/kv.json")["files"]:
-        shutil.copy(GOLDEN / "kv" / entry["file"], tmp_path)
+        shutil.copy(cache_folder() / entry["file"], tmp_path)
     return tmp_path
 
 

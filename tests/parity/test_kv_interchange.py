@@ -18,7 +18,7 @@ from shared.kv.files.header import Extension, Header, Reason
 from shared.kv.files.trailers import encode_tool_map
 from shared.kv.payload import PayloadLayout, read_payload, write_payload
 from shared.model.open import open_model
-from tests.support.golden import GOLDEN, golden_json, tiny_q2
+from tests.support.golden import cache_folder, golden_json, tiny_q2
 from tests.support.kv_checker import check_cache_bytes
 
 ENTRIES = golden_json("kv/kv.json")["files"]
@@ -34,7 +34,7 @@ def entry(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def golden(entry: dict[str, Any]) -> Path:
-    return GOLDEN / "kv" / entry["file"]
+    return cache_folder() / entry["file"]
 
 
 def test_every_field_is_read(entry: dict[str, Any], golden: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_text_is_the_start_of_the_conversation() -> None:
     prompt = golden_json("kv/kv.json")["rendered_prompt"].encode()
     texts = {}
     for entry in ENTRIES:
-        with open_cache_file(GOLDEN / "kv" / entry["file"]) as reader:
+        with open_cache_file(cache_folder() / entry["file"]) as reader:
             texts[entry["reason"]] = reader.text()
     assert prompt.startswith(texts["cold"])
     assert texts["shutdown"].startswith(prompt)

@@ -6,7 +6,7 @@ import io
 import struct
 from typing import NamedTuple
 
-from tests.support.golden import GOLDEN, golden_json
+from tests.support.golden import cache_folder, golden_json
 
 
 class CacheFile(NamedTuple):
@@ -26,7 +26,7 @@ class CacheFile(NamedTuple):
 def cache_file(reason: str) -> CacheFile:
     """The golden file written for `reason`: "cold" (672 tokens) or "shutdown" (746)."""
     entry = next(entry for entry in golden_json("kv/kv.json")["files"] if entry["reason"] == reason)
-    content = (GOLDEN / "kv" / entry["file"]).read_bytes()
+    content = (cache_folder() / entry["file"]).read_bytes()
     assert content[:4] == b"KVC\x01"
     (context,) = struct.unpack_from("<I", content, 16)
     (payload_bytes, text_bytes) = struct.unpack_from("<QI", content, 40)

@@ -9,7 +9,7 @@ import pytest
 
 from shared.errors import PayloadError, SessionInvalid
 from shared.kv.payload import HEADER_WORDS
-from tests.support.golden import GOLDEN, golden_arrays, golden_json, golden_logits
+from tests.support.golden import cache_folder, golden_arrays, golden_json, golden_logits
 from tests.support.limits import LONG_LIMITS, differences
 
 mx = pytest.importorskip("mlx.core")
@@ -134,7 +134,7 @@ def test_a_damaged_snapshot_leaves_an_invalid_session_that_recovers() -> None:
 def test_cache_files_of_the_original_engine_continue(kind: str) -> None:
     golden = golden_arrays(f"kv/continue-{kind}.npz")
     entry = next(e for e in golden_json("kv/kv.json")["files"] if e["tokens"] == int(golden["n_loaded"]))
-    content = (GOLDEN / "kv" / entry["file"]).read_bytes()
+    content = (cache_folder() / entry["file"]).read_bytes()
     text_bytes = int.from_bytes(content[48:52], "little")
     payload = int.from_bytes(content[40:48], "little")
     start = 52 + text_bytes

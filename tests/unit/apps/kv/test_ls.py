@@ -7,7 +7,7 @@ from apps import cli
 from apps.kv.listing import list_place, listing_lines
 from apps.kv.places import Place
 from tests.support.cache_builder import CREATED, cache_bytes, put_cache_file, zero_payload
-from tests.support.golden import GOLDEN
+from tests.support.golden import cache_folder
 
 
 def _ls(capsys, *arguments):
@@ -21,7 +21,7 @@ def _lines(folder, width=120):
 
 
 def test_files_of_the_c_engine(capsys):
-    code, out = _ls(capsys, GOLDEN / "kv", "--json")
+    code, out = _ls(capsys, cache_folder(), "--json")
     (folder,) = json.loads(out)["folders"]
     by_reason = {file["reason"]: file for file in folder["files"]}
     assert code == 0

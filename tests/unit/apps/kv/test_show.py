@@ -7,9 +7,9 @@ import pytest
 
 from apps import cli
 from tests.support.cache_builder import put_cache_file, tool_map, zero_payload
-from tests.support.golden import GOLDEN
+from tests.support.golden import cache_folder
 
-COLD = GOLDEN / "kv" / "27982986a0366fafd831be014f60507faa005a4c.kv"
+COLD = cache_folder() / "27982986a0366fafd831be014f60507faa005a4c.kv"
 
 
 def _show(capsys, *arguments):
@@ -23,7 +23,7 @@ def _record(capsys, *arguments):
 
 
 def test_a_file_of_the_c_engine(capsys):
-    code, found = _record(capsys, "2798", "--dir", GOLDEN / "kv")
+    code, found = _record(capsys, "2798", "--dir", cache_folder())
     assert code == 0
     assert found["path"] == str(COLD)
     assert bytes.fromhex(found["header_hex"]) == COLD.read_bytes()[:52]

@@ -18,9 +18,9 @@ from shared.scripted.payload import SavedState, write_payload
 from shared.scripted.script import SnapshotCost
 from shared.scripted.steps import Cursor
 from tests.support.cache_builder import CREATED, cache_bytes, put_cache_file, tool_map, zero_payload
-from tests.support.golden import GOLDEN, tiny_pro, tiny_q2, tiny_q4
+from tests.support.golden import cache_folder, tiny_pro, tiny_q2, tiny_q4
 
-COLD = GOLDEN / "kv" / "27982986a0366fafd831be014f60507faa005a4c.kv"
+COLD = cache_folder() / "27982986a0366fafd831be014f60507faa005a4c.kv"
 UNCHECKED = "it has no checksum: a changed byte of a tensor would go unnoticed"
 TEXT_AT = 52
 
@@ -49,7 +49,7 @@ def _summed(folder, tokens=200):
 
 
 def test_files_of_the_c_engine_are_whole(capsys):
-    code, files = _verify(capsys, "--all", "--dir", GOLDEN / "kv")
+    code, files = _verify(capsys, "--all", "--dir", cache_folder())
     assert code == 0
     assert [(file["state"], file["problems"], file["notes"]) for file in files] == [
         ("ok", [], [UNCHECKED])
@@ -64,7 +64,7 @@ def test_their_own_model_agrees_and_another_one_does_not(capsys):
     assert "it was written by a model of 2-bit experts, this one has 4 bits" in found["notes"]
     code, (found,) = _verify(capsys, COLD, "-m", tiny_pro())
     assert (code, found["state"], found["problems"]) == (1, "foreign", [])
-    assert _verify(capsys, "--all", "--dir", GOLDEN / "kv", "-m", tiny_pro())[0] == 0
+    assert _verify(capsys, "--all", "--dir", cache_folder(), "-m", tiny_pro())[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from tests.support.golden import GOLDEN, golden_json
+from tests.support.golden import cache_folder, golden_json
 from tests.support.kv_checker import check_cache_bytes, payload_bytes_by_formula
 from tests.support.kv_vectors import MINIMAL, STRIPPED, VECTORS, WITH_TOOL_MAP, Vector
 
@@ -17,7 +17,7 @@ TINY_RATIOS = (0, 0, 4, 128, 4, 128)
 
 def golden(reason: str) -> tuple[bytearray, str]:
     entry = next(entry for entry in golden_json("kv/kv.json")["files"] if entry["reason"] == reason)
-    return bytearray((GOLDEN / "kv" / entry["file"]).read_bytes()), entry["file"]
+    return bytearray((cache_folder() / entry["file"]).read_bytes()), entry["file"]
 
 
 @pytest.mark.parametrize("vector", VECTORS)

@@ -19,7 +19,7 @@ from shared.kv.store.catalog import Catalog, Damaged
 from shared.kv.store.directory import LOCK, MARKER
 from tests.support.cache_builder import put_cache_file
 from tests.support.cache_files import cache_file
-from tests.support.golden import GOLDEN
+from tests.support.golden import cache_folder
 from tests.support.stores import MODEL, OpenStore, stored_texts
 
 A, B = b"a" * 40, b"b" * 40
@@ -108,7 +108,7 @@ def test_another_model_file_needs_another_directory(tmp_path: Path) -> None:
 
 
 def test_files_of_the_c_engine_are_adopted(tmp_path: Path) -> None:
-    for path in (GOLDEN / "kv").glob("*.kv"):
+    for path in cache_folder().glob("*.kv"):
         shutil.copy(path, tmp_path)
     one = OpenStore(tmp_path)
     assert (tmp_path / MARKER).exists()
