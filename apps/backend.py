@@ -10,18 +10,23 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from apps.lock import hold_instance_lock
 from apps.memory import check_fits, memory_budget
 from apps.model_choice import choose_model
 from apps.options import EngineOptions
 from apps.startup import load_progress, plan_line
+from apps.steering import steerable
+from apps.steering_options import SteeringRequest
 from apps.threads import limit_threads
 from shared.errors import BackendUnavailable, UsageError
 from shared.model.shape import ModelShape
 from shared.session import Engine, MemoryPlan, MemoryPlanner
 from shared.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from shared.steering.steering import Steering
 
 Backend = Literal["mlx", "cuda", "reference", "scripted"]
 Say = Callable[[str], None]
@@ -40,6 +45,8 @@ def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say
     backend = choose_backend(options, say)
     say_plan = say_plan or say
     if backend == "scripted":
+        if options.steering is not None:
+            raise UsageError("--dir-steering-file: the scripted backend computes nothing to be steered")
         scripted = _open_scripted(options)
         say_plan(plan_line(_for_all_sessions(scripted.memory_plan(options.context), options), backend))
         return scripted
@@ -49,14 +56,33 @@ def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say
     if choice.note:
         say(choice.note)
     plan = _checked_plan(backend, choice.path, options, say_plan)
+    steering = _read_steering(choice.path, options.steering)
     hold_instance_lock(choice.path.stat().st_size)
     if options.warm_weights:
         warm(choice.path)
     if backend == "reference":
-        return _open_reference(choice.path, options)
-    if backend == "cuda":
-        return _open_cuda(choice.path, options, plan, say)
-    return _open_mlx(choice.path, options, plan, say)
+        engine = _open_reference(choice.path, options)
+    elif backend == "cuda":
+        engine = _open_cuda(choice.path, options, plan, say)
+    else:
+        engine = _open_mlx(choice.path, options, plan, say)
+    if steering is not None and options.steering is not None:
+        steerable(engine).steer(steering)
+        say_plan(options.steering.line())
+    return engine
+
+
+def _read_steering(model: Path, request: SteeringRequest | None) -> Steering | None:
+    """The directions that were asked for, found to fit the model before it is loaded. Raises UsageError."""
+    if request is None:
+        return None
+    from shared.model.open import open_model
+    from shared.steering.directions import read_directions
+    from shared.steering.steering import Steering
+
+    with open_model(model) as file:
+        directions = read_directions(request.file, file.shape)
+    return Steering(directions, attention=request.attention, feed_forward=request.feed_forward)
 
 
 def _checked_plan(backend: Backend, path: Path, options: EngineOptions, say_plan: Say) -> MemoryPlan:

@@ -52,6 +52,7 @@ COMMANDS: dict[str, Command] = {
     "imatrix": Command(
         "apps.imatrix.command:imatrix", "Collect what matters to the experts, for `ds4 quantize`."
     ),
+    "steer": Command("apps.steer.command:app", "Find directions that steer a model, and try them."),
     "kv": Command("apps.kv.command:app", "Look at saved states, check them and clean them up."),
 }
 

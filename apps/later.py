@@ -7,7 +7,6 @@ from __future__ import annotations
 
 _STREAMING = "experts are not streamed from disk in this version: the whole model must fit in memory"
 _IMAGES = "images are not part of this version"
-_STEERING = "directional steering is not part of this version"
 _DRAFTS = "multi-token drafts are not part of this version"
 _IMATRIX = "importances are collected by `ds4 imatrix --dataset FILE --out FILE`"
 _DISTRIBUTED = "distributed inference is not part of this version"
@@ -23,9 +22,6 @@ REFUSED: dict[str, str] = {
     "--dspark": _DRAFTS,
     "--mtp-draft": _DRAFTS,
     "--mtp-margin": _DRAFTS,
-    "--dir-steering-file": _STEERING,
-    "--dir-steering-ffn": _STEERING,
-    "--dir-steering-attn": _STEERING,
     "--imatrix-dataset": _IMATRIX,
     "--imatrix-out": _IMATRIX,
     "--imatrix-max-prompts": _IMATRIX,

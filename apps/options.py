@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from apps.steering_options import SteeringRequest
 from shared.errors import UsageError
 from shared.text import prompt_texts
 
@@ -338,6 +339,7 @@ class EngineOptions:
     dense_index_rows: int = 0
     sessions: int = 1
     checkpoint_bytes: int = 0
+    steering: SteeringRequest | None = None
 
 
 def check_seed(seed: int | None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from apps import options
+from apps import options, steering_options
 from apps.chat import session_options
 from apps.threads import limit_threads
 from shared.errors import UsageError
@@ -112,6 +112,9 @@ def chat(
     no_autosave: session_options.NoAutosaveOption = False,
     activation: options.ActivationOption = None,
     dense_index_rows: options.DenseIndexRowsOption = 0,
+    dir_steering_file: steering_options.FileOption = None,
+    dir_steering_ffn: steering_options.FeedForwardOption = None,
+    dir_steering_attn: steering_options.AttentionOption = None,
     inspect: InspectOption = False,
     dump_tokens: DumpTokensOption = False,
     dump_logits: DumpLogitsOption = None,
@@ -142,6 +145,7 @@ def chat(
         power=power,
         activation=activation,
         dense_index_rows=dense_index_rows,
+        steering=steering_options.steering_request(dir_steering_file, dir_steering_ffn, dir_steering_attn),
     )
     wanted = _Examination(inspect, dump_tokens, dump_logits, dump_logprobs, logprobs_top_k, perplexity_file)
     sessions = session_options.session_settings(sessions_folder, no_autosave, resume)

@@ -14,6 +14,7 @@ from apps.chat.background_writer import BackgroundWriter
 from apps.chat.conversation import Conversation
 from apps.chat.prefill_progress import prefill_progress
 from apps.console import say
+from apps.steering import is_steered
 from shared.errors import Ds4Error
 from shared.kv.sessions.capture import Capture, NotSaved, copy_state
 from shared.kv.sessions.folder import Origin, SessionFolder
@@ -30,7 +31,10 @@ _CHEAP_TOKENS = 256
 
 
 class ConversationFile:
-    """Saves one conversation. `stored` is its file as it is now, None before the first save."""
+    """Saves one conversation. `stored` is its file as it is now, None before the first save.
+
+    States under steering are not saved, the text is: whoever resumes it may steer otherwise, or not at all.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class ConversationFile:
 
     def save(self, cancelled: CancelCheck, *, whole: bool) -> None:
         """Write the conversation. What the live state lacks is computed if it is little, or if `whole`;
-        else only the text is kept. Raises Cancelled, EngineFault, NotSaved."""
+        else, and under steering, only the text is kept. Raises Cancelled, EngineFault, NotSaved."""
         started, before = self._clock(), self.stored
         capture = self._capture(cancelled, whole=whole)
         self._write(capture)
@@ -103,7 +107,7 @@ class ConversationFile:
         """Bring the live session back to the conversation after another one could not be loaded: from the
         file if it is there, else by the next turn's prefill."""
         self._conversation.forget_state()
-        if self.stored is not None and not self.stored.stripped:
+        if self.stored is not None and not self.stored.stripped and not is_steered(self._engine):
             with contextlib.suppress(Ds4Error):
                 self._folder.load(self.stored, self._conversation.session)
 
@@ -115,10 +119,17 @@ class ConversationFile:
             tokens = tokens[: conversation.context - 1]
         text = tokenizer.decode(tokens)
         missing = conversation.missing(tokens)
-        as_text = None if whole else tokenizer.encode_rendered(text)
+        steered = is_steered(self._engine)
+        as_text = None if whole and not steered else tokenizer.encode_rendered(text)
         text_is_enough = as_text is not None and same_controls(tokens, as_text, tokenizer)
         payload: tuple[memoryview, ...] = ()
-        if missing <= _CHEAP_TOKENS or not text_is_enough:
+        if steered:
+            if not text_is_enough:
+                raise NotSaved(
+                    "not saved: some text reads like a control mark, which only a state can tell apart, and "
+                    "states under steering are not saved (/steer 0 first)"
+                )
+        elif missing <= _CHEAP_TOKENS or not text_is_enough:
             try:
                 payload = self._state(tokens, missing, cancelled)
             except (Ds4Error, MemoryError) as error:
@@ -165,5 +176,8 @@ class ConversationFile:
         return (
             f"session saved id={self.stored.short_id} tokens={header.tokens} "
             f"size={self.stored.file.size / 2**20:.1f} MiB {1000 * (self._clock() - started):.0f} ms"
-            + (" (text only: its state is not there)" if self.stored.stripped else "")
+            + (f" (text only: {self._why_text_only()})" if self.stored.stripped else "")
         )
+
+    def _why_text_only(self) -> str:
+        return "it is steered" if is_steered(self._engine) else "its state is not there"

@@ -14,6 +14,7 @@ from apps.chat.conversation import Conversation
 from apps.chat.interrupt import Interrupt
 from apps.chat.session_commands import SessionCommands
 from apps.chat.slash import BadInput, help_lines, parse_slash, positive_number
+from apps.chat.steering import set_scale, steering_line
 from apps.chat.turn_trace import turn_fields
 from apps.console import say
 from apps.prompt import read_file
@@ -61,6 +62,7 @@ class ChatLoop:
             "/ctx": self._context,
             "/read": self._read,
             "/power": self._power,
+            "/steer": self._steer,
             "/stats": self._stats,
             "/list": lambda _: sessions.show_list(),
             "/new": lambda _: sessions.new(),
@@ -192,6 +194,15 @@ class ChatLoop:
                 raise BadInput("/power takes 1 to 100 percent")
             power.percent = percent
         say(f"power {power.percent} %", "ds4.ok", on=self._err)
+
+    def _steer(self, argument: str) -> None:
+        changed = bool(argument) and set_scale(self._engine, argument)
+        say(steering_line(self._engine), "ds4.ok", on=self._err)
+        if changed:
+            self._conversation.forget_state()
+            if self._conversation.turns:
+                tokens = len(self._conversation)
+                say(f"the next turn prefills all {tokens} tokens", "ds4.ok", on=self._err)
 
     def _stats(self, argument: str) -> None:
         total = self._conversation.total

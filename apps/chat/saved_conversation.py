@@ -15,6 +15,7 @@ from apps.chat.session_commands import SessionCommands
 from apps.chat.settings import NEWEST, ChatSettings, SessionSettings
 from apps.chat.system_state import SystemState
 from apps.kv_folder import agent_folder, sessions_folder
+from apps.steering import weights_fingerprint
 from shared.errors import UsageError
 from shared.kv.sessions.folder import SessionFolder
 from shared.kv.sessions.system_prompt import SystemPromptFile
@@ -36,9 +37,10 @@ def open_conversation(
 
     Raises UsageError, and UnusableSession for one that cannot be resumed.
     """
-    own = sessions.directory or sessions_folder(engine.fingerprint)
+    weights = weights_fingerprint(engine)  # no state under steering is ever saved
+    own = sessions.directory or sessions_folder(weights)
     _check_no_store(own)
-    model = ModelIdentity(engine.model_id, engine.quant_bits, engine.fingerprint, engine.name)
+    model = ModelIdentity(engine.model_id, engine.quant_bits, weights, engine.name)
     folder = SessionFolder(own, others=[agent_folder()], model=model)
     folder.clean()
     with closing(BackgroundWriter()) as writer:

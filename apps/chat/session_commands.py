@@ -20,6 +20,7 @@ from apps.chat.replay import last_turns, show_turns
 from apps.chat.session_table import session_lines
 from apps.chat.slash import BadInput
 from apps.console import say
+from apps.steering import is_steered
 from shared.errors import Ds4Error
 from shared.kv.sessions.folder import SessionFolder, check_room
 from shared.kv.sessions.stored_session import StoredSession
@@ -156,18 +157,15 @@ class SessionCommands:
         raise BadInput(f"{reason}; {command} again drops it")
 
     def _take_up(self, stored: StoredSession) -> None:
-        started = self._clock()
+        started, from_text = self._clock(), stored.stripped or is_steered(self._engine)
         try:
-            if stored.stripped:
-                tokens = self._prefilled(stored)
-            else:
-                tokens = self._folder.load(stored, self._conversation.session)
+            tokens = self._prefilled(stored) if from_text else self._loaded(stored)
         except BaseException:
             self._return()
             raise
         self._conversation.go_on_from(tokens)
         self._file.follow(stored)
-        kind = "text" if stored.stripped else "state"
+        kind = "text" if from_text else "state"
         self._say(
             f"session loaded id={stored.short_id} from={kind} tokens={len(tokens)} "
             f"{1000 * (self._clock() - started):.0f} ms",
@@ -175,10 +173,18 @@ class SessionCommands:
         )
         show_turns(last_turns(self._conversation.tokens, self._engine.tokenizer), on=self._err)
 
+    def _loaded(self, stored: StoredSession) -> list[int]:
+        """The tokens of a session, with its state."""
+        return self._folder.load(stored, self._conversation.session)
+
     def _prefilled(self, stored: StoredSession) -> list[int]:
-        """The tokens of a stripped session, prefilled."""
+        """The tokens of a session that has no state, or one that steering has no use for, prefilled."""
         session = self._conversation.session
-        tokens = self._engine.tokenizer.encode_rendered(self._folder.read(stored))
+        if stored.stripped:
+            tokens = self._engine.tokenizer.encode_rendered(self._folder.read(stored))
+        else:
+            tokens = self._loaded(stored)
+            session.invalidate()
         check_room(stored, len(tokens) + 1, session.context)
         with (
             prefill_progress(self._engine, session, len(tokens), on=self._err) as progress,

@@ -28,6 +28,7 @@ SLASH_COMMANDS = (
     SlashCommand("/ctx", "N", "another context size; the conversation stays"),
     SlashCommand("/read", "FILE", "send the contents of a file"),
     SlashCommand("/power", "[N]", "show or set the percent of the time to work"),
+    SlashCommand("/steer", "[F]", "show or set how much of the steering direction is taken out"),
     SlashCommand("/stats", "", "what the conversation has cost so far"),
     SlashCommand("/list", "", "saved conversations of this model, newest first"),
     SlashCommand("/switch", "ID", "go on with another one; the first digits of its id are enough"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from apps.chat.background_writer import BackgroundWriter
 from apps.chat.prefill_progress import prefill_progress
 from apps.console import say
+from apps.steering import is_steered
 from shared.kv.sessions.system_prompt import SystemPromptFile
 from shared.session import CancelCheck, Engine, Session
 
@@ -37,6 +38,8 @@ class SystemState:
         file, or by a prefill whose state is then saved. Returns the tokens evaluated. Raises like
         `Session.sync`."""
         if len(head) < LEAST_TOKENS or len(head) >= session.context:
+            return 0
+        if is_steered(self._engine):  # the file's state is that of the model alone
             return 0
         text = self._engine.tokenizer.decode(head)
         if self._file.load(session, text, head):

@@ -69,6 +69,7 @@ from apps.serve.settings import (
     DEFAULT_TOOL_MEMORY,
     ServerSettings,
 )
+from apps.steering_options import AttentionOption, FeedForwardOption, FileOption, steering_request
 from apps.threads import limit_threads
 from shared.errors import UsageError
 from shared.kv.store.policy import StoreSettings
@@ -200,6 +201,9 @@ def serve(
     kv_cache_boundary_align_tokens: AlignOption = _STORE.align_tokens,
     kv_cache_reject_different_quant: RejectQuantOption = False,
     kv_no_fsync: NoSyncOption = False,
+    dir_steering_file: FileOption = None,
+    dir_steering_ffn: FeedForwardOption = None,
+    dir_steering_attn: AttentionOption = None,
 ) -> None:
     """Serve the HTTP API for clients and agents."""
     limit_threads(threads)
@@ -245,6 +249,7 @@ def serve(
         power=power,
         sessions=sessions,
         checkpoint_bytes=kv_checkpoint_mb * MIB,
+        steering=steering_request(dir_steering_file, dir_steering_ffn, dir_steering_attn),
     )
     settings = ServerSettings(
         max_tokens=tokens,

@@ -14,6 +14,7 @@ from apps.kv_folder import store_folder
 from apps.memory import MIB
 from apps.serve.log import LogKind, ServerLog
 from apps.serve.settings import DiskSettings
+from apps.steering import is_steered
 from shared.errors import CacheFileError, StoreUnavailable
 from shared.kv.files.cache_file import is_cache_name, read_cache_file
 from shared.kv.store.directory import MARKER
@@ -32,9 +33,11 @@ def open_store(engine: Engine, disk: DiskSettings | None, log: ServerLog) -> KvS
     try:
         directory = disk.directory or store_folder(engine.fingerprint)
         _check_no_conversations(directory)
+        if is_steered(engine):
+            _check_no_unmarked_states(directory)
         store = KvStore(
             directory,
-            ModelIdentity(engine.model_id, engine.quant_bits, engine.fingerprint, engine.name),
+            ModelIdentity(engine.model_id, engine.quant_bits, engine.fingerprint, _name(engine)),
             disk.store,
             say=partial(log.line, kind=LogKind.CACHE),
             decode=engine.tokenizer.decode,
@@ -46,6 +49,11 @@ def open_store(engine: Engine, disk: DiskSettings | None, log: ServerLog) -> KvS
         return None
     log.line(_where(store))
     return store
+
+
+def _name(engine: Engine) -> str:
+    """What a folder's mark calls the model whose states it holds."""
+    return f"{engine.name}, steered" if is_steered(engine) else engine.name
 
 
 def _check_no_conversations(directory: Path) -> None:
@@ -61,6 +69,16 @@ def _check_no_conversations(directory: Path) -> None:
                 raise StoreUnavailable(
                     f"{directory} holds conversations of `ds4 chat`: choose another directory for the server"
                 )
+
+
+def _check_no_unmarked_states(directory: Path) -> None:
+    """States in a folder without a mark may be of the C engine, and were not come to under our steering.
+    Raises StoreUnavailable."""
+    with contextlib.suppress(OSError):
+        if not (directory / MARKER).exists() and any(is_cache_name(name) for name in os.listdir(directory)):
+            raise StoreUnavailable(
+                f"{directory} holds saved states that may not be steered: choose another directory"
+            )
 
 
 def _where(store: KvStore) -> str:

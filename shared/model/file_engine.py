@@ -14,7 +14,7 @@ from shared.errors import SessionInvalid
 from shared.model.open import ModelFile
 from shared.model.shape import ModelShape
 from shared.power import PowerGovernor
-from shared.session import CancelCheck, Session
+from shared.session import CancelCheck, MemoryPlan, Session
 from shared.steering.directions import Array, Component
 from shared.steering.steering import Steering
 from shared.text.tokenizer import Tokenizer
@@ -23,6 +23,8 @@ from shared.text.tokenizer import Tokenizer
 class FileEngine(ABC):
     """The part of `shared.session.Engine` that comes from the file, which it owns, and steering. `notes` are
     lines for the start of a program."""
+
+    backend: str
 
     def __init__(
         self, file: ModelFile, *, prefill_chunk: int, power: PowerGovernor, notes: list[str]
@@ -104,6 +106,9 @@ class FileEngine(ABC):
 
     def close(self) -> None:
         self._file.close()
+
+    @abstractmethod
+    def memory_plan(self, context: int) -> MemoryPlan: ...
 
     @abstractmethod
     def _new_session(self, context: int) -> Session: ...

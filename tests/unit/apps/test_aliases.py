@@ -80,7 +80,7 @@ def test_nested_commands_know_their_options_too():
     assert rewrite(["plot", "--temperature", "2"], group) == ["plot", "--temp", "2"]
 
 
-@pytest.mark.parametrize("word", [*REFUSED, "--mtp-draft-tokens", "--directional-steering-file", "--mtp=x"])
+@pytest.mark.parametrize("word", [*REFUSED, "--mtp-draft-tokens", "--mtp=x"])
 def test_an_option_whose_feature_is_not_here_is_refused(word):
     with pytest.raises(UsageError, match=f"^{word.partition('=')[0]}: "):
         rewrite([word, "1"], COMMAND)

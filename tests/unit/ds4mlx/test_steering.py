@@ -108,6 +108,7 @@ def test_another_scale_counts_from_the_next_prompt_on(engine, reference):
     np.testing.assert_allclose(session.logits(), _logits(reference), rtol=0, atol=2e-5)
 
 
+@pytest.mark.long
 def test_a_state_comes_back_under_its_steering(engine):
     engine.steer(steering_of(engine.shape, 0, 1.0))
     session, other = engine.open_session(64), engine.open_session(64)
@@ -118,7 +119,7 @@ def test_a_state_comes_back_under_its_steering(engine):
     assert np.array_equal(session.logits(), other.logits())
 
 
-@pytest.mark.parametrize("component", ["attn_out", "ffn_out"])
+@pytest.mark.parametrize("component", [pytest.param("attn_out", marks=pytest.mark.long), "ffn_out"])
 def test_last_outputs_are_those_of_the_reference(engine, reference, component):
     found, wanted = (
         each.last_outputs(each.open_session(64), PROMPT, component) for each in (engine, reference)

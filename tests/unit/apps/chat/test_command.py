@@ -85,7 +85,7 @@ def test_the_budget_of_a_thinking_answer_is_explained(ds4):
          "ds4: --inspect and --dump-tokens are different runs: ask for one of them"),
         (["-p", "a", "--mtp", "f"], "ds4: --mtp: multi-token drafts are not part of this version"),
         (["-p", "a", "--directional-steering-ffn", "1"],
-         "ds4: --directional-steering-ffn: directional steering is not part of this version"),
+         "ds4: --dir-steering-ffn 1 needs --dir-steering-file FILE.f32"),
         (["--role", "worker"], "ds4: --role: distributed inference is not part of this version"),
         (["--imatrix-out", "f"],
          "ds4: --imatrix-out: importances are collected by `ds4 imatrix --dataset FILE --out FILE`"),

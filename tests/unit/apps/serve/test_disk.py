@@ -16,8 +16,11 @@ from shared.errors import StoreUnavailable
 from shared.kv.files.trailers import encode_title
 from shared.kv.store.directory import MARKER
 from shared.kv.store.policy import StoreSettings
+from shared.model.reference_engine import load
 from tests.support.cache_builder import put_cache_file
+from tests.support.golden import tiny_q2
 from tests.support.scripted import scripted
+from tests.support.steering import steering_of
 
 
 class _Log(ServerLog):
@@ -97,3 +100,42 @@ def test_a_folder_of_conversations_is_no_store(tmp_path: Path, fields: dict[str,
     with pytest.raises(StoreUnavailable, match="holds conversations of `ds4 chat`: choose another directory"):
         open_store(scripted(["a"]), settings, _Log())
     assert not (tmp_path / MARKER).exists()
+
+
+def test_each_steering_has_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apps.serve.disk, "store_folder", lambda fingerprint: tmp_path / fingerprint)
+    engine, folders = load(tiny_q2()), []
+    for scales in ((0, 0), (0, 1), (0, 1.5), (1, 0)):
+        engine.steer(steering_of(engine.shape, *scales))
+        store = open_store(engine, DiskSettings(), _Log())
+        assert store is not None
+        folders.append(store.directory)
+        store.close()
+    assert len(set(folders)) == 4
+    assert folders[0] == tmp_path / engine.weights_fingerprint
+
+
+def test_a_named_folder_serves_one_steering(tmp_path: Path) -> None:
+    engine, settings = load(tiny_q2()), DiskSettings(tmp_path)
+
+    def opens(*scales: float) -> bool:
+        engine.steer(steering_of(engine.shape, *scales))
+        store = open_store(engine, settings, _Log())
+        assert store is not None
+        store.close()
+        return True
+
+    # Without a mark they may be of the C engine, which knows nothing of our steering.
+    put_cache_file(tmp_path, b"cold", reason=1)
+    with pytest.raises(StoreUnavailable, match="holds saved states that may not be steered"):
+        opens(0, 1)
+    assert opens(0, 0)
+    with pytest.raises(StoreUnavailable, match="holds saved states of another model file"):
+        opens(0, 1)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert opens(0, 1)
+    for other in ((0, 0), (0, -1)):
+        with pytest.raises(StoreUnavailable, match=", steered'"):
+            opens(*other)
+    assert opens(0, 1)

@@ -62,6 +62,7 @@ def test_each_scale_changes_the_logits(engine, scales):
     assert np.abs(_logits(engine) - plain).max() > 0.01
 
 
+@pytest.mark.long
 def test_zero_scales_are_the_plain_model(engine):
     plain = _logits(engine)
     engine.steer(steering_of(engine.shape, 1, 1))
@@ -94,6 +95,7 @@ def test_another_steering_leaves_no_state(engine):
     assert np.array_equal(session.logits(), _logits(engine))
 
 
+@pytest.mark.long
 def test_a_state_comes_back_under_its_steering(engine):
     engine.steer(steering_of(engine.shape, 0, 1.0))
     session, other = engine.open_session(64), engine.open_session(64)

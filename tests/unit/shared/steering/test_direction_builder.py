@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from shared.steering.direction_builder import DirectionBuilder, NoDirection
@@ -29,6 +30,7 @@ def _unit(rows):
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
+@tried(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans())
 def test_unit_and_orthogonal_to_the_mean_of_the_bad(seed, pairs, pair_normalize):
     good, bad = _outputs(seed, pairs)
@@ -38,6 +40,7 @@ def test_unit_and_orthogonal_to_the_mean_of_the_bad(seed, pairs, pair_normalize)
     np.testing.assert_allclose((found * control).sum(axis=1), 0, atol=1e-12)
 
 
+@tried(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 9))
 def test_the_mean_difference(seed, pairs):
     good, bad = _outputs(seed, pairs)

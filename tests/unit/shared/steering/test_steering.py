@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.errors import UsageError
@@ -27,6 +27,7 @@ def test_the_formula():
     assert project_out(output, direction, 0.25).tolist() == [[3, 3], [1, 0]]
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 99), st.floats(-3, 3), st.integers(1, 5))
 def test_only_the_part_along_the_direction_changes(seed, scale, count):
     random = np.random.default_rng(seed)

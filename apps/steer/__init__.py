@@ -1,0 +1,1 @@
+"""`ds4 steer`: directions for steering, found and tried."""
