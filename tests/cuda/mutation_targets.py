@@ -37,7 +37,6 @@ PENDING: dict[str, str] = {
     "draw.from_top": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
     "headers.warp": _NOT_RUN,
-    "tile_attend": _NOT_RUN,
 }
 
 
