@@ -189,7 +189,7 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """The loaded model: immutable but for its power setting, one per process."""
+    """The loaded model: immutable but for its power setting and steering, one per process."""
 
     @property
     def backend(self) -> str:
@@ -216,8 +216,8 @@ class Engine(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Which weights these are, 64 hex digits: the same for every backend, another for other weights.
-        Saved states belong to it. Ask before `close`."""
+        """Which weights these are, 64 hex digits: the same for every backend, another for other weights, and for
+        other steering. Saved states belong to it. Ask before `close`."""
         ...
 
     @property
