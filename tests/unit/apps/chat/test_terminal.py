@@ -1,101 +1,11 @@
 """The interactive chat on a real (pseudo) terminal."""
 
-import os
-import pty
-import re
-import select
 import signal
-import subprocess
-import sys
-import termios
-import time
 
 import pytest
 
-from tests.support.golden import GOLDEN
 from tests.support.scripts import script_file, turn
-
-PATIENCE = 30  # seconds until a test gives up; nothing waits that long unless it fails
-_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_]|\][^\x07]*\x07)")
-
-
-# Run in a new session: it makes the terminal its own first, so that a typed Ctrl+C reaches it.
-DS4 = """
-import fcntl, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from apps.cli import main
-sys.exit(main())
-"""
-
-
-class Terminal:
-    """`ds4` on a pseudo terminal: type, and wait for text."""
-
-    def __init__(self, script, *arguments, **environment):
-        self._master, slave = pty.openpty()
-        self._modes = termios.tcgetattr(slave)
-        command = [sys.executable, "-c", DS4, "--script", str(script), "--nothink", *arguments]
-        self.process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=GOLDEN.parents[1],
-            start_new_session=True,
-            env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
-        )
-        os.close(slave)
-        self.raw = ""
-        self._seen = 0
-
-    @property
-    def modes_are_back(self):
-        return termios.tcgetattr(self._master) == self._modes
-
-    def type(self, keys):
-        os.write(self._master, keys.encode())
-
-    def wait_for(self, text):
-        """Wait until `text` comes, and return what was shown up to it since the last wait."""
-        end = time.monotonic() + PATIENCE
-        while (found := self._shown.find(text, self._seen)) < 0:
-            ready, _, _ = select.select([self._master], [], [], max(0.0, end - time.monotonic()))
-            assert ready, f"waited for {text!r}, saw {self._shown[self._seen :]!r}"
-            self.raw += os.read(self._master, 65536).decode("utf-8", "replace")
-        shown = self._shown[self._seen : found + len(text)]
-        self._seen = found + len(text)
-        return shown
-
-    @property
-    def _shown(self):
-        return _ESCAPES.sub("", self.raw).replace("\r", "")
-
-    def wait_for_end(self):
-        end = time.monotonic() + PATIENCE
-        while True:
-            ready, _, _ = select.select([self._master], [], [], max(0.0, end - time.monotonic()))
-            assert ready, f"waited for the end, saw {self._shown[self._seen :]!r}"
-            try:
-                data = os.read(self._master, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            self.raw += data.decode("utf-8", "replace")
-        return self.process.wait(PATIENCE)
-
-    def hang_up(self):
-        """Close the terminal's window, and wait for the program to end."""
-        os.close(self._master)
-        self._master = None
-        return self.process.wait(PATIENCE)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        if self._master is not None:
-            os.close(self._master)
+from tests.support.terminal import Terminal
 
 
 @pytest.fixture
@@ -104,7 +14,7 @@ def terminal(tmp_path):
 
     def open_terminal(*turns, arguments=(), environment=None, **script):
         path = script_file(tmp_path, *turns, **script)
-        opened.append(Terminal(path, *arguments, **(environment or {})))
+        opened.append(Terminal("--script", str(path), "--nothink", *arguments, **(environment or {})))
         return opened[-1]
 
     yield open_terminal
