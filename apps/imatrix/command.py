@@ -20,12 +20,13 @@ from apps.imatrix.progress import reading_progress
 from apps.output_file import check_writable
 from apps.quantize.listing import size_text
 from apps.startup import engine_notes
-from shared.errors import Ds4Error, UsageError
+from shared.errors import Cancelled, Ds4Error, UsageError
 from shared.expert_watch import WatchableEngine
 from shared.quantise.imatrix import imatrix_bytes, write_imatrix
-from shared.quantise.imatrix_reading import read_all, read_prompts
+from shared.quantise.imatrix_reading import Reading, read_all, read_prompts
 from shared.quantise.imatrix_sums import ImportanceSums
-from shared.session import Engine
+from shared.session import Engine, Session
+from shared.text.tokenizer import Tokenizer
 
 LEAST_CONTEXT = 2
 
@@ -121,15 +122,8 @@ def _collect(engine: Engine, prompts: list[bytes], wish: _Wish) -> dict[str, Any
     sums = ImportanceSums(engine.shape)
     nbytes = imatrix_bytes(sums.sizes(), str(wish.dataset))
     _check_room(wish.out, nbytes)
-    with closing(engine.open_watched_session(wish.context, sums)) as session, Interrupt() as interrupt:
-        reading = read_all(
-            session,
-            engine.tokenizer,
-            prompts,
-            max_tokens=wish.max_tokens,
-            told=reading_progress(len(prompts)),
-            cancelled=interrupt,
-        )
+    with closing(engine.open_watched_session(wish.context, sums)) as session:
+        reading = _read(session, engine.tokenizer, prompts, wish.max_tokens)
     entries, dataset = sums.entries(), str(wish.dataset)
     write_imatrix(wish.out, entries, len(sums.names), dataset=dataset, chunks=sums.batches)
     return {
@@ -145,6 +139,16 @@ def _collect(engine: Engine, prompts: list[bytes], wish: _Wish) -> dict[str, Any
         "unseen_experts": sums.unseen,
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def _read(session: Session, tokenizer: Tokenizer, prompts: list[bytes], max_tokens: int | None) -> Reading:
+    with Interrupt() as interrupt, reading_progress(len(prompts)) as told:
+        try:
+            return read_all(
+                session, tokenizer, prompts, max_tokens=max_tokens, told=told, cancelled=interrupt
+            )
+        except Cancelled:
+            raise Cancelled("stopped: nothing was written") from None
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from shared.quantise.imatrix_reading import ReadingProgress
 
@@ -10,7 +12,8 @@ from shared.quantise.imatrix_reading import ReadingProgress
 _LINES = 20
 
 
-def reading_progress(total: int) -> ReadingProgress:
+@contextmanager
+def reading_progress(total: int) -> Iterator[ReadingProgress]:
     """Tells of `total` prompts: on a terminal in one line that is rewritten, else in about 20 lines, one
     whenever another part of the prompts is done."""
     terminal = sys.stderr.isatty()
@@ -18,11 +21,15 @@ def reading_progress(total: int) -> ReadingProgress:
 
     def tell(done: int, tokens: int) -> None:
         nonlocal told
-        line = f"read {done}/{total} prompts, {tokens} tokens"
+        line, part = f"read {done}/{total} prompts, {tokens} tokens", done * _LINES // total
         if terminal:
-            print(f"\r\x1b[K{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-        elif (part := done * _LINES // total) > told:
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        elif part > told:
             told = part
             print(line, file=sys.stderr, flush=True)
 
-    return tell
+    try:
+        yield tell
+    finally:
+        if terminal:
+            print(file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shared.expert_watch import Array, Ids
 from shared.model.shape import ModelShape
 
-# Tokens whose squares are held in float64 at a time.
+# Tokens whose numbers are held in float64 at a time.
 _BLOCK = 1024
 
 
@@ -64,17 +64,21 @@ class ImportanceSums:
             yield next(names), _means(hidden, counts)
 
     def _add(self, layer: int, inputs: Array, chosen: Ids, hidden: Array) -> None:
-        count, used = chosen.shape
-        experts = chosen.reshape(-1)
-        times = np.zeros((self._counts.shape[1], count))
-        np.add.at(times, (experts, np.arange(count).repeat(used)), 1.0)
-        with np.errstate(invalid="ignore"):  # what is not finite stays so, and no file takes it
-            self._inputs[layer] += times @ np.square(inputs, dtype=np.float64)
+        used = chosen.shape[1]
+        experts, rows = chosen.reshape(-1), hidden.reshape(chosen.size, -1)
         order = np.argsort(experts, kind="stable")
-        present, starts, counts = np.unique(experts[order], return_index=True, return_counts=True)
-        squares = np.square(hidden.reshape(count * used, -1)[order], dtype=np.float64)
-        self._hidden[layer, present] += np.add.reduceat(squares, starts, axis=0)
-        self._counts[layer, present] += counts
+        present, starts = np.unique(experts[order], return_index=True)
+        for expert, pairs in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            self._inputs[layer, expert] += _squares(inputs[pairs // used])
+            self._hidden[layer, expert] += _squares(rows[pairs])
+            self._counts[layer, expert] += len(pairs)
+
+
+def _squares(rows: Array) -> npt.NDArray[np.float64]:
+    """Of each column the sum over rows."""
+    wide = rows.astype(np.float64)
+    sums: npt.NDArray[np.float64] = np.einsum("ij,ij->j", wide, wide)
+    return sums
 
 
 def _means(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> Array:

@@ -14,7 +14,6 @@ import pytest
 from apps import cli
 from apps.imatrix.progress import reading_progress
 from apps.quantize.listing import size_text
-from shared.errors import Cancelled
 from shared.gguf.reader import GgufFile
 from shared.model.open import open_model
 from shared.model.reference import Reference
@@ -165,19 +164,20 @@ def test_what_it_says(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_progress_where_lines_cannot_be_rewritten(capsys: pytest.CaptureFixture[str]) -> None:
-    tell = reading_progress(40)
-    for done in range(41):
-        tell(done, 10 * done)
-        tell(done, 10 * done + 5)
+    with reading_progress(40) as tell:
+        for done in range(41):
+            tell(done, 10 * done)
+            tell(done, 10 * done + 5)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"read {done}/40 prompts, {10 * done} tokens" for done in range(2, 41, 2)]
 
 
 def test_progress_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    tell = reading_progress(2)
-    for done in ((0, 0), (0, 3), (2, 7)):
-        tell(*done)
+    with pytest.raises(ValueError, match="in mid-work"), reading_progress(2) as tell:
+        for done in ((0, 0), (0, 3), (2, 7)):
+            tell(*done)
+        raise ValueError("in mid-work")  # its line begins after ours
     lines = ("read 0/2 prompts, 0 tokens", "read 0/2 prompts, 3 tokens", "read 2/2 prompts, 7 tokens")
     assert capsys.readouterr().err == "".join(f"\r\x1b[K{line}" for line in lines) + "\n"
 
@@ -206,13 +206,12 @@ def test_quantising_with_it_makes_another_file(tmp_path: Path, dataset: Path) ->
 def test_an_interrupt_writes_nothing(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*arguments: object, told: Any, **others: object) -> None:
-        raise Cancelled("cancelled")
-
-    monkeypatch.setattr("apps.imatrix.command.read_all", interrupted)
+    monkeypatch.setattr("apps.chat.interrupt.Interrupt.__call__", lambda self: True)
     assert _run(dataset, tmp_path / "i.dat", "--backend", "reference", "--ctx", "32") == 130
     assert not list(tmp_path.iterdir())
-    assert capsys.readouterr().out == ""
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.endswith("\nds4: stopped: nothing was written\n")
 
 
 def test_a_full_disk_is_told_before_the_work(
