@@ -216,8 +216,8 @@ class Engine(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Which weights these are, and under which steering, 64 hex digits: the same for every backend, another
-        for others. Saved states belong to it. Ask before `close`."""
+        """Which weights and steering these are, 64 hex digits: the same for every backend, others for others.
+        Saved states belong to it. Ask before `close`."""
         ...
 
     @property

@@ -198,11 +198,9 @@ class ChatLoop:
     def _steer(self, argument: str) -> None:
         changed = bool(argument) and set_scale(self._engine, argument)
         say(steering_line(self._engine), "ds4.ok", on=self._err)
-        if changed:
-            self._conversation.forget_state()
-            if self._conversation.turns:
-                tokens = len(self._conversation)
-                say(f"the next turn prefills all {tokens} tokens", "ds4.ok", on=self._err)
+        if changed and self._conversation.turns:
+            tokens = len(self._conversation)
+            say(f"the next turn prefills all {tokens} tokens", "ds4.ok", on=self._err)
 
     def _stats(self, argument: str) -> None:
         total = self._conversation.total
