@@ -162,6 +162,7 @@ def sweep_scales(
     dense_index_rows: options.DenseIndexRowsOption = 0,
 ) -> None:
     """Answer prompts at several scales, always with the likeliest token."""
+    from apps.chat.reply_printer import printable
     from apps.steer.sweep import SweepSettings, sweep
     from shared.steering.prompt_list import read_prompts
 
@@ -193,7 +194,8 @@ def sweep_scales(
             cut = "" if answer.finished else ", cut off"
             print(f"prompt: {answer.prompt}")
             print(f"scale: {answer.scale:g} ({answer.words} words, {answer.tokens} tokens{cut})")
-            print(*(part for part in (answer.thinking, answer.text) if part), "", sep="\n", flush=True)
+            parts = [printable(part) for part in (answer.thinking, answer.text) if part]
+            print(*parts, "", sep="\n", flush=True)
 
 
 _SHOWN = ("prompt", "scale", "thinking", "text", "words", "tokens", "finished")

@@ -97,6 +97,18 @@ def test_scales_without_a_file_or_out_of_bounds(capsys, command, words, fault):
     assert capsys.readouterr().err.startswith(f"ds4: {fault}")
 
 
+@pytest.mark.parametrize("command", ["chat", "serve"])
+def test_commands_hand_the_request_on(monkeypatch, tmp_path, command):
+    asked = []
+    monkeypatch.setattr("apps.chat.run.Run.inspect", lambda run: asked.append(run.engine_options))
+    monkeypatch.setattr(
+        "apps.serve.start.serve_until_stopped", lambda options, *_, **__: asked.append(options)
+    )
+    words = [*(["--inspect"] if command == "chat" else []), "--dir-steering-file", str(tmp_path / "v.f32")]
+    assert cli.main([command, *words, "--dir-steering-attn", "-0.5"]) == 0
+    assert asked[0].steering == SteeringRequest(tmp_path / "v.f32", 0.0, -0.5)
+
+
 def test_a_script_is_not_steered(tmp_path, capsys):
     script = ["--script", str(script_file(tmp_path, turn("Hm."))), "-p", "Hi"]
     assert cli.main(["chat", *script, "--dir-steering-file", "v.f32"]) == 2
