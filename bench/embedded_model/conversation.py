@@ -66,17 +66,19 @@ def _talk(source: random.Random, split: Split, mixture: Mixture) -> Iterator[Exc
         if source.random() * (mixture.engine + mixture.numbers) < mixture.engine:
             unknown = source.random() < 0.15
             yield engine_talk.unknown(source, split) if unknown else engine_talk.known(source, split)
-        elif source.random() < 0.6:
+        elif source.random() < 0.35:
             yield numbers.repeat(source, split, longest=mixture.longest_repeat)
         else:
             yield numbers.add(source, split)
 
 
 def _recall(source: random.Random, split: Split, tokens: int, one: bool) -> list[Exchange]:
-    """Half of a short conversation goes to questions; of a long one the text takes nearly everything."""
-    asked = 1 if one else min(max(2, tokens // 45), 40)
+    """Mostly a text of many facts which are all asked for: once the window has passed them, only compressed
+    rows can answer. Else fewer facts among more prose."""
+    dense = not one and source.random() < 0.7
+    asked = 1 if one else min(24, max(2, tokens // (30 if dense else 60)))
     room = max(30, tokens - 24 * asked - 24)
-    facts = min(source.randint(2, max(3, tokens // 64)), 24)
+    facts = min(source.randint(2, max(3, tokens // 64)), 24) if one else asked + source.randint(0, 3)
     fillers = max(0, round((room - 10 * facts) / 12.5))
     text = recall.document(source, split, facts=facts, fillers=fillers)
     return recall.questions(source, split, text, asked)

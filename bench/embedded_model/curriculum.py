@@ -20,14 +20,15 @@ class Stage:
     step: int  # tokens of one step, about
     short: Mixture  # of sequences under LONG tokens
     long: Mixture
+    grafted: bool = False  # begins with a graft: see `graft`
     teaching: bool = False  # the indexer learns
     choosing: bool = False  # and is obeyed
     rounded: bool = False  # cached rows and weights are rounded as in the engine and in its files
 
 
 LONG = 700
-END = 8.5  # millions of tokens; learning rates fall to nothing from DECAY on
-DECAY = 5.5
+END = 7.8  # millions of tokens; learning rates fall to nothing from DECAY on
+DECAY = 5.8
 
 STAGES = (
     Stage(
@@ -39,17 +40,18 @@ STAGES = (
         long=Mixture(engine=0, numbers=1, recall=2, tools=7, longest_repeat=40),
     ),
     Stage(
-        "middle",
-        4.2,
-        ((256, 0.4), (512, 0.15), (1024, 0.35), (2048, 0.1)),
-        4096,
-        short=Mixture(engine=5, numbers=3, recall=3, tools=0, longest_repeat=14),
-        long=Mixture(engine=0, numbers=0, recall=4, tools=5),
+        "beyond the window",
+        5.4,
+        ((256, 0.35), (512, 0.25), (1024, 0.4)),
+        3072,
+        short=Mixture(engine=4, numbers=4, recall=3, tools=0, longest_repeat=14),
+        long=Mixture(engine=0, numbers=0, recall=2, tools=7),
+        grafted=True,
         teaching=True,
     ),
     Stage(
         "far",
-        6.6,
+        6.4,
         ((256, 0.35), (768, 0.3), (2048, 0.2), (4096, 0.15)),
         6144,
         short=Mixture(engine=4, numbers=3, recall=2, tools=0),

@@ -26,9 +26,16 @@ class Model:
         self.chosen: dict[int, Tensor] = {}  # expert ids of the last pass, by scored layer
         self.index_losses: list[Tensor] = []  # of the last pass
 
-    def streams(self, ids: Tensor, manner: Manner, positions: Tensor | None = None) -> Tensor:
+    def streams(
+        self,
+        ids: Tensor,
+        manner: Manner,
+        positions: Tensor | None = None,
+        inputs: list[Tensor] | None = None,
+    ) -> Tensor:
         """Residual streams [n, S, D] after the last layer for token ids [B, T]: of all B * T positions, or of
-        the given ones of the flattened sequence, which spares the others the last layer's experts."""
+        the given ones of the flattened sequence, which spares the others the last layer's experts. What each
+        attention works on, [B, T, D], is appended to `inputs`."""
         shape = self.shape
         self.index_losses = []
         tokens = ids.flatten()
@@ -38,7 +45,10 @@ class Model:
             weights = self._layer(layer)
             mixed, post, combine = self._before(streams, weights, "attn")
             hidden = rms(mixed, shape.rms_epsilon) * weights("attn_norm.weight")
-            attended = attend(hidden.view(*ids.shape, -1), weights, shape, ratio, manner)
+            hidden = hidden.view(*ids.shape, -1)
+            if inputs is not None:
+                inputs.append(hidden)
+            attended = attend(hidden, weights, shape, ratio, manner)
             if attended.index_loss is not None:
                 self.index_losses.append(attended.index_loss)
             output = attended.output.flatten(0, 1)

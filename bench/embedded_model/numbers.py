@@ -9,7 +9,7 @@ from bench.embedded_model.names import name
 from bench.embedded_model.prose import word
 from bench.embedded_model.split import Split
 
-LARGEST = 20
+LARGEST = 12
 
 _REPEAT = {
     Split.TRAIN: (
@@ -19,6 +19,14 @@ _REPEAT = {
         "Please repeat these words: {}",
         "Copy this: {}",
         "Write the same: {}",
+        "Say exactly this: {}",
+        "Can you repeat this for me? {}",
+        "Write these words once more: {}",
+        "I say {} and you say the same.",
+        "{} - please say it too.",
+        "Here are some words: {} Repeat them.",
+        "Say it back: {}",
+        "After me, please: {}",
     ),
     Split.HELD_OUT: ("Echo the following: {}", "Now repeat what I say: {}", "Give this back to me: {}"),
 }
@@ -31,6 +39,17 @@ _ADD = {
         "Please add {} and {}",
         "Compute {} + {}.",
         "Sum of {} and {}?",
+        "{} plus {}",
+        "{} plus {} is?",
+        "{} and {} together?",
+        "I have {} and get {} more, how many is that?",
+        "How much do {} and {} make?",
+        "If I add {} to {}, what do I get?",
+        "Calculate {} plus {} for me.",
+        "Count {} and {} together.",
+        "What do you get for {} + {}?",
+        "{} and then {} more makes how many?",
+        "Please give me {} plus {}.",
     ),
     Split.HELD_OUT: ("Tell me the sum of {} and {}.", "{} plus {} makes what?", "Can you add {} to {}?"),
 }

@@ -7,7 +7,7 @@ their 120 matrices through the iteration would cost a fifth of a step on a CPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -82,6 +82,14 @@ class Optimiser:
         factor = max(1.0, tensor.shape[0] / tensor.shape[1]) ** 0.5
         tensor.mul_(1 - rate * self._muon_rate * self._decay)
         tensor.sub_(update, alpha=rate * self._muon_rate * factor)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Clears the moments of weights that were replaced."""
+        for name in names:
+            if name in self._momentum:
+                self._momentum[name].zero_()
+            else:
+                self._adam.state.pop(self._weights[name], None)
 
     def state(self) -> dict[str, Any]:
         """Everything that `restore` needs to go on as if nothing had happened."""

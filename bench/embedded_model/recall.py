@@ -24,6 +24,17 @@ _QUESTIONS = {
         "Which number was given to {}?",
         "Tell me the number of {}.",
         "What number does {} have?",
+        "{}: which number?",
+        "For {}, what is the number?",
+        "Where {} is named, what number stands there?",
+        "Find {} and say the number.",
+        "I forgot the number of {}, what is it?",
+        "{} was given which one of the numbers?",
+        "Is there a number for {}?",
+        "Give me the number of {}, please.",
+        "Please look in the text: what does {} have?",
+        "The number of {}?",
+        "Can you find what {} was given?",
         "And {}?",
     ),
     Split.HELD_OUT: (
@@ -70,7 +81,9 @@ def questions(source: random.Random, split: Split, text: Document, count: int) -
     asked = [order[number % len(order)] for number in range(count)]
     exchanges = []
     for number, (person, value) in enumerate(asked):
-        wording = source.choice(_QUESTIONS[split][: 5 if number == 0 else None]).format(person)
+        wording = source.choice(
+            _QUESTIONS[split][: -1 if number == 0 and split is Split.TRAIN else None]
+        ).format(person)
         exchanges.append(
             Exchange(
                 "recall",

@@ -26,6 +26,7 @@ from bench.embedded_model.batches import training_batch
 from bench.embedded_model.checkpoint import read_checkpoint, write_checkpoint
 from bench.embedded_model.evaluate import DISTANCES, accuracies, shown
 from bench.embedded_model.first_weights import first_weights
+from bench.embedded_model.graft import graft
 from bench.embedded_model.model import Model
 from bench.embedded_model.optimiser import Optimiser
 from bench.embedded_model.packed import unpack
@@ -56,16 +57,21 @@ class Training:
         self.model = Model(self.weights, SHAPE)
         self.optimiser = Optimiser(self.weights, muon_rate=MUON_RATE, adam_rate=ADAM_RATE, decay=DECAY)
         self.steps = self.tokens = 0
+        self.stage = ""  # the last step's
         if (folder / "state.pt").exists():
             self._resume(folder / "state.pt")
         elif packed is not None:
             held, self.steps, self.tokens = unpack(packed)
+            self.stage = curriculum.stage_at(self.tokens).name
             self._adopt({name: torch.from_numpy(values) for name, values in held.items()})
             self.average = {name: tensor.detach().clone() for name, tensor in self.weights.items()}
 
     def step(self, rate: float) -> tuple[float, float, curriculum.Stage]:
         """One step; the mean loss of the model's own tokens, the indexer's loss, and the stage."""
         stage = curriculum.stage_at(self.tokens)
+        if stage.grafted and stage.name != self.stage:
+            self._graft()
+        self.stage = stage.name
         source = random.Random(f"{SEED} {self.steps}")
         length = curriculum.draw_length(source, stage)
         mixture = curriculum.mixture_for(stage, length)
@@ -85,6 +91,13 @@ class Training:
             self._follow()
         self.tokens += batch.ids.numel()
         return loss.item(), index_loss.item(), stage
+
+    @torch.no_grad()
+    def _graft(self) -> None:
+        changed = graft(self.weights, SHAPE, self.tokenizer)
+        self.optimiser.forget(changed)
+        for name in changed:
+            self.average[name].copy_(self.weights[name])
 
     @torch.no_grad()
     def _balance(self) -> None:
@@ -118,6 +131,7 @@ class Training:
                 "optimiser": self.optimiser.state(),
                 "steps": self.steps,
                 "tokens": self.tokens,
+                "stage": self.stage,
             },
         )
 
@@ -126,7 +140,7 @@ class Training:
         self._adopt(state["weights"])
         self.average = state["average"]
         self.optimiser.restore(state["optimiser"])
-        self.steps, self.tokens = state["steps"], state["tokens"]
+        self.steps, self.tokens, self.stage = state["steps"], state["tokens"], state["stage"]
 
     @torch.no_grad()
     def _adopt(self, weights: Mapping[str, Tensor]) -> None:
