@@ -36,7 +36,6 @@ _NOT_RUN = "not run yet, or changed since"
 PENDING: dict[str, str] = {
     "draw.from_top": _NOT_RUN,
     "headers.expert_tile": _NOT_RUN,
-    "headers.warp": _NOT_RUN,
 }
 
 
