@@ -27,8 +27,8 @@ class Stage:
 
 
 LONG = 700
-END = 7.8  # millions of tokens; learning rates fall to nothing from DECAY on
-DECAY = 5.8
+END = 7.6  # millions of tokens; learning rates fall to nothing from DECAY on
+DECAY = 5.6
 
 STAGES = (
     Stage(
@@ -41,7 +41,7 @@ STAGES = (
     ),
     Stage(
         "beyond the window",
-        5.4,
+        5.0,
         ((256, 0.35), (512, 0.25), (1024, 0.4)),
         3072,
         short=Mixture(engine=4, numbers=4, recall=3, tools=0, longest_repeat=14),
@@ -51,11 +51,11 @@ STAGES = (
     ),
     Stage(
         "far",
-        6.4,
+        6.2,
         ((256, 0.35), (768, 0.3), (2048, 0.2), (4096, 0.15)),
         6144,
-        short=Mixture(engine=4, numbers=3, recall=2, tools=0),
-        long=Mixture(engine=0, numbers=0, recall=5, tools=4),
+        short=Mixture(engine=4, numbers=4, recall=2, tools=0),
+        long=Mixture(engine=0, numbers=0, recall=4, tools=5),
         teaching=True,
         choosing=True,
     ),
@@ -64,8 +64,8 @@ STAGES = (
         1e9,
         ((256, 0.35), (768, 0.3), (2048, 0.15), (6144, 0.2)),
         6144,
-        short=Mixture(engine=4, numbers=3, recall=2, tools=0),
-        long=Mixture(engine=0, numbers=0, recall=5, tools=4),
+        short=Mixture(engine=4, numbers=4, recall=2, tools=0),
+        long=Mixture(engine=0, numbers=0, recall=4, tools=5),
         teaching=True,
         choosing=True,
         rounded=True,

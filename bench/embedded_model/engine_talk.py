@@ -6,6 +6,7 @@ The texts live in `engine_answers.txt`. A wording is trained on or kept back, ne
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,23 @@ from bench.embedded_model.split import Split
 ANSWERS = Path(__file__).with_name("engine_answers.txt")
 UNKNOWN = "I do not know. I am only a small demonstration model."
 
+# Other ways to ask what begins with "How do I" or "How can I".
+_HOW = re.compile(r"How (?:do|can) I (.+)\?")
+_WAYS = (
+    "How do I {}?",
+    "How can I {}?",
+    "How would I {}?",
+    "{}?",
+    "{}",
+    "I want to {}.",
+    "I need to {}, please help.",
+    "Tell me how to {}.",
+    "Explain how to {}.",
+    "What must I do to {}?",
+    "Is there a way to {}?",
+    "Please show me the way to {}.",
+    "{}: what is the command?",
+)
 _LEADS = {
     Split.TRAIN: ("", "", "", "", "Please tell me: ", "Hello. ", "A question: ", "Hi! ", "One more thing: "),
     Split.HELD_OUT: ("",),
@@ -78,9 +96,23 @@ def unknown(source: random.Random, split: Split) -> Exchange:
 
 def _varied(source: random.Random, wording: str) -> str:
     lead = source.choice(_LEADS[Split.TRAIN])
+    asked = _HOW.fullmatch(wording)
+    if asked and source.random() < 0.4:
+        other = source.choice(_WAYS).format(asked[1])
+        if _bare(other) not in _kept_back():
+            wording = other[0].upper() + other[1:]
     chance = source.random()
     if chance < 0.15:
         wording = wording.lower()
     elif chance < 0.3:
         wording = wording.rstrip("?.!")
     return lead + wording
+
+
+@cache
+def _kept_back() -> frozenset[str]:
+    return frozenset(_bare(wording) for topic in topics() for wording in topic.wordings[Split.HELD_OUT])
+
+
+def _bare(wording: str) -> str:
+    return re.sub(r"[^a-z0-9 ]", "", wording.lower()).strip()
