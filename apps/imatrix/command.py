@@ -17,7 +17,8 @@ from apps.backend import open_engine
 from apps.chat.interrupt import Interrupt
 from apps.console import say
 from apps.imatrix.progress import reading_progress
-from apps.output_file import check_writable
+from apps.model_choice import DEFAULT_MODEL
+from apps.output_file import check_replaceable
 from apps.quantize.listing import size_text
 from apps.startup import engine_notes
 from shared.errors import Cancelled, Ds4Error, UsageError
@@ -73,14 +74,9 @@ def imatrix(
     if ctx < LEAST_CONTEXT:
         raise UsageError(f"--ctx must be at least {LEAST_CONTEXT}, not {ctx}")
     prompts = read_prompts(dataset)[:max_prompts]
-    check_writable(out)
-    if out.exists():
-        if any(
-            source is not None and source.exists() and out.samefile(source) for source in (dataset, model)
-        ):
-            raise UsageError(f"--out {out} is what is to be read: name another file")
-        if not overwrite:
-            raise UsageError(f"{out} exists: name another file, or replace it with --overwrite")
+    check_replaceable(out, dataset, model or DEFAULT_MODEL)
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} exists: name another file, or replace it with --overwrite")
     engine = open_engine(
         options.EngineOptions(
             model=model,

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from apps.console import say
-from apps.output_file import check_writable
+from apps.output_file import check_replaceable, check_writable
 from apps.quantize.listing import plan_lines, plan_record, size_text
 from apps.quantize.progress import conversion_progress
 from shared.errors import UsageError
@@ -100,7 +100,7 @@ def quantize(
         None if q4_layers is None else parse_layers(q4_layers),
         tuple(parse_override(text) for text in tensor_type or ()),
     )
-    check_writable(out)
+    (check_writable if dry_run else check_replaceable)(out)
     if out.exists() and not (overwrite or dry_run):
         raise UsageError(f"{out} exists: name another file, or replace it with --overwrite")
     importances = None if imatrix is None else read_imatrix(imatrix)

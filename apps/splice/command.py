@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from apps.memory import MIB
-from apps.output_file import check_writable
+from apps.output_file import check_replaceable
 from shared.errors import Ds4Error, UsageError
 from shared.model.open import open_model
 from shared.model.splice import ByteProgress, SplicePlan, parse_layers, plan_splice, write_splice
@@ -45,12 +45,9 @@ def splice(
     as_json: Annotated[bool, typer.Option("--json", help="The plan as one JSON object.")] = False,
 ) -> None:
     """Put some layers' routed experts of one file into another of the same model, byte for byte."""
-    check_writable(out)
-    if out.exists():
-        if any(source.exists() and out.samefile(source) for source in (base, donor)):
-            raise UsageError(f"--out {out} is one of the two files: name a new one")
-        if not force and not dry_run:
-            raise UsageError(f"{out} exists: give --force to replace it")
+    check_replaceable(out, base, donor)
+    if out.exists() and not (force or dry_run):
+        raise UsageError(f"{out} exists: give --force to replace it")
     with open_model(base) as first, open_model(donor) as second:
         chosen = parse_layers(layers, first.shape.layer_count)
         plan = plan_splice(first, second, chosen)

@@ -75,18 +75,20 @@ def build(
 ) -> None:
     """Find the direction of each layer in which the outputs of two kinds of prompts differ."""
     from apps.console import say
-    from apps.output_file import check_writable
+    from apps.model_choice import DEFAULT_MODEL
+    from apps.output_file import check_replaceable
     from apps.steer.build import BuildSettings, build_directions
     from shared.steering.prompt_list import read_pairs
 
+    sources = (good_file, bad_file, model or DEFAULT_MODEL)
+    check_replaceable(out, *sources)
     vector = out.with_suffix(".f32")
     if vector == out:
         raise UsageError(
             f"--out {out} names the description: end it with .json, {vector.name} is made beside it"
         )
     pairs = read_pairs(good_file, bad_file)
-    for path in (out, vector):
-        check_writable(path)
+    check_replaceable(vector, *sources)
     engine_options = options.EngineOptions(
         model=model,
         backend=backend,

@@ -232,7 +232,7 @@ def test_an_existing_file_is_only_replaced_when_told(
     shutil.copy(dataset, copy)
     for out in (copy, tiny_q2()):
         assert _run(copy, out, "--overwrite") == 2
-        assert f"--out {out} is what is to be read: name another file" in capsys.readouterr().err
+        assert f"cannot write {out}: it is what is to be read" in capsys.readouterr().err
     assert (tmp_path / "i.dat").read_text() == "mine"
 
 

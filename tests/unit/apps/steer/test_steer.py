@@ -124,6 +124,9 @@ SWEEP = ["sweep", "--direction", "v.f32", "--prompts", "good"]
         ([*BUILD, "--good-file", "gone"], 2, "cannot read the prompt file gone: No such file or directory"),
         ([*BUILD, "--bad-file", "empty"], 2, "the prompt file empty holds no prompt"),
         ([*BUILD, "--out", "made.f32"], 2, "--out made.f32 names the description: end it with .json"),
+        ([*BUILD, "--out", ""], 2, "cannot write .: it is a folder"),
+        ([*BUILD, "--out", "good"], 2, "cannot write good: it is what is to be read"),
+        ([*BUILD, "--bad-file", "asked.f32", "--out", "asked.json"], 2, "cannot write asked.f32: it is what"),
         ([*BUILD, "--out", "no/made.json"], 2, "cannot write no/made.json: there is no such folder"),
         ([*BUILD, "-c", "9"], 1, "the prompt has "),
         ([*BUILD, "--bad-file", "good"], 1, "no direction in layer 0: both kinds of prompts"),
@@ -139,6 +142,7 @@ SWEEP = ["sweep", "--direction", "v.f32", "--prompts", "good"]
 def test_what_cannot_be_done_is_one_line(lists, vector, tmp_path, capsys, monkeypatch, words, code, fault):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").write_text("# nothing\n")
+    (tmp_path / "asked.f32").write_text("Say hi.\n")
     assert cli.main(["steer", *words, *TINY]) == code
     printed = capsys.readouterr()
     assert printed.out == ""
