@@ -1,6 +1,7 @@
 """The trained model that ships, for tests of what it does.
 
-`DS4_EMBEDDED_MODEL` names another file of it, to try one before it ships.
+`DS4_EMBEDDED_MODEL` names another file of it, and `DS4_EMBEDDED_CHECKPOINT` another folder of what it was
+made from, to try them before they ship.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from shared.abilities.case import AbilityCase, read_cases
 from shared.model.reference_engine import ReferenceEngine, load
 
 ROOT = Path(__file__).parents[2]
-CHECKPOINT = ROOT / "bench" / "embedded_model" / "checkpoint"
 TABLE = ROOT / "tests" / "behaviour" / "abilities.json"
 CONTEXT = 8192
 # Of one answer; the longest that is right has half of it.
@@ -27,7 +27,16 @@ ANSWER_TOKENS = 128
 
 def model_file() -> Path:
     """The model; the test is skipped while there is none."""
-    path = Path(os.environ.get("DS4_EMBEDDED_MODEL", ROOT / "apps" / "models" / "embedded.gguf"))
+    return _existing("DS4_EMBEDDED_MODEL", ROOT / "apps" / "models" / "embedded.gguf")
+
+
+def checkpoint_folder() -> Path:
+    """The checkpoint that the model was made from; the test is skipped while there is none."""
+    return _existing("DS4_EMBEDDED_CHECKPOINT", ROOT / "bench" / "embedded_model" / "checkpoint")
+
+
+def _existing(variable: str, shipped: Path) -> Path:
+    path = Path(os.environ.get(variable, shipped))
     if not path.exists():
         pytest.skip(f"no trained model yet: {path} is missing")
     return path
