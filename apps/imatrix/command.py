@@ -16,9 +16,9 @@ from apps import options
 from apps.backend import open_engine
 from apps.chat.interrupt import Interrupt
 from apps.console import say
-from apps.imatrix.progress import reading_progress
 from apps.model_choice import DEFAULT_MODEL
 from apps.output_file import check_replaceable
+from apps.progress_line import progress_line
 from apps.quantize.listing import size_text
 from apps.startup import engine_notes
 from shared.errors import Cancelled, Ds4Error, UsageError
@@ -138,7 +138,12 @@ def _collect(engine: Engine, prompts: list[bytes], wish: _Wish) -> dict[str, Any
 
 
 def _read(session: Session, tokenizer: Tokenizer, prompts: list[bytes], max_tokens: int | None) -> Reading:
-    with Interrupt() as interrupt, reading_progress(len(prompts)) as told:
+    total = len(prompts)
+    with Interrupt() as interrupt, progress_line(total) as tell:
+
+        def told(done: int, tokens: int) -> None:
+            tell(done, f"read {done}/{total} prompts, {tokens} tokens")
+
         try:
             return read_all(
                 session, tokenizer, prompts, max_tokens=max_tokens, told=told, cancelled=interrupt

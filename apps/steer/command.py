@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,9 +13,10 @@ import typer
 
 from apps import options
 from apps.steering_options import SteeringRequest
-from shared.errors import UsageError
+from shared.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
+    from apps.steer.build import BuildSettings
     from shared.model.file_engine import FileEngine
     from shared.steering.directions import Directions
 
@@ -77,7 +77,7 @@ def build(
     from apps.console import say
     from apps.model_choice import DEFAULT_MODEL
     from apps.output_file import check_replaceable
-    from apps.steer.build import BuildSettings, build_directions
+    from apps.steer.build import BuildSettings
     from shared.steering.prompt_list import read_pairs
 
     sources = (good_file, bad_file, model or DEFAULT_MODEL)
@@ -106,9 +106,8 @@ def build(
         dense_index_rows=dense_index_rows,
     )
     settings = BuildSettings(ctx, system, component, think, pair_normalize, not no_orthogonalize)
-    with _opened(engine_options) as engine, _interruptible() as cancelled:
-        told = _progress(len(pairs))
-        directions = build_directions(engine, pairs, settings, told=told, cancelled=cancelled)
+    with _opened(engine_options) as engine:
+        directions = _found(engine, pairs, settings)
         description: dict[str, Any] = {
             "format": FORMAT,
             "shape": list(directions.values.shape),
@@ -235,18 +234,20 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         yield interrupt
 
 
-def _progress(total: int) -> Callable[[int], None]:
-    """Says how many pairs are done: on a terminal in one line that is rewritten, else at each quarter."""
-    terminal = sys.stderr.isatty()
+def _found(engine: FileEngine, pairs: list[tuple[str, str]], settings: BuildSettings) -> Directions:
+    """`build_directions`, telling how far it is. Raises like it."""
+    from apps.progress_line import progress_line
+    from apps.steer.build import build_directions
 
-    def tell(done: int) -> None:
-        line = f"{done} of {total} pairs"
-        if terminal:
-            print(f"\r\x1b[K{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-        elif 4 * done // total > 4 * (done - 1) // total:
-            print(line, file=sys.stderr, flush=True)
+    with _interruptible() as cancelled, progress_line(len(pairs)) as tell:
 
-    return tell
+        def told(done: int) -> None:
+            tell(done, f"{done} of {len(pairs)} pairs")
+
+        try:
+            return build_directions(engine, pairs, settings, told=told, cancelled=cancelled)
+        except Cancelled:
+            raise Cancelled("stopped: nothing was written") from None
 
 
 def _write(out: Path, vector: Path, description: dict[str, Any], directions: Directions) -> None:

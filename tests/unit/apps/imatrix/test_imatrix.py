@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from apps import cli
-from apps.imatrix.progress import reading_progress
 from apps.quantize.listing import size_text
 from shared.gguf.reader import GgufFile
 from shared.model.open import open_model
@@ -161,24 +160,6 @@ def test_what_it_says(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     line, size = capsys.readouterr().out, size_text(out.stat().st_size)
     assert line.startswith(f"{out}: {size}, 1 prompts (1 cut), 3 tokens, ")
     assert " of 48 experts unseen, " in line
-
-
-def test_progress_where_lines_cannot_be_rewritten(capsys: pytest.CaptureFixture[str]) -> None:
-    with reading_progress(40) as tell:
-        for done in range(41):
-            tell(done, 10 * done)
-            tell(done, 10 * done + 5)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [f"read {done}/40 prompts, {10 * done} tokens" for done in range(2, 41, 2)]
-
-
-def test_progress_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with reading_progress(2) as tell:
-        for done in ((0, 0), (0, 3), (1, 7)):  # what follows an interrupted run begins a line too
-            tell(*done)
-    lines = ("read 0/2 prompts, 0 tokens", "read 0/2 prompts, 3 tokens", "read 1/2 prompts, 7 tokens")
-    assert capsys.readouterr().err == "".join(f"\r\x1b[K{line}" for line in lines) + "\n"
 
 
 def test_quantising_with_it_makes_another_file(tmp_path: Path, dataset: Path) -> None:

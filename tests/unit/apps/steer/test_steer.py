@@ -155,3 +155,15 @@ def test_a_script_has_no_outputs(lists, tmp_path, capsys):
     script = ["--script", str(script_file(tmp_path, turn("Hm.")))]
     assert cli.main(["steer", "build", *lists, "--out", str(tmp_path / "made.json"), *script]) == 2
     assert capsys.readouterr().err.endswith("the scripted backend computes nothing to be steered\n")
+
+
+def test_an_interrupt_writes_nothing_and_what_it_says_begins_a_line(lists, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    done = []
+    add = DirectionBuilder.add
+    monkeypatch.setattr(DirectionBuilder, "add", lambda self, *of: done.append(add(self, *of)))
+    monkeypatch.setattr("apps.chat.interrupt.Interrupt.__call__", lambda self: bool(done))
+    assert cli.main(["steer", "build", *lists, "--out", str(tmp_path / "made.json"), *TINY]) == 130
+    printed = capsys.readouterr()
+    assert printed.err.endswith("\x1b[K1 of 2 pairs\nds4: stopped: nothing was written\n")
+    assert not list(tmp_path.glob("made*"))
