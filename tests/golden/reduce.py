@@ -70,8 +70,8 @@ def fixed_point(name: str, values: npt.NDArray[np.float32], step: float) -> dict
 
 
 def in_planes(content: bytes, parts: list[tuple[int, int]]) -> dict[str, npt.NDArray[Any]]:
-    """`content` for an .npz file. `parts`, each of so many bytes in blocks of so many, make up the whole. Of a
-    part all first bytes of its blocks come first, which compresses best."""
+    """`content` for an .npz file. `parts`, each of so many bytes in blocks of so many, make up the whole. Of
+    a part all first bytes of its blocks come first, which compresses best."""
     held = np.frombuffer(content, np.uint8)
     ends = np.cumsum([length for length, _ in parts])
     assert ends[-1] == len(held)

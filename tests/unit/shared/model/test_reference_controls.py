@@ -1,4 +1,4 @@
-"""Controls of the reference: what each leaves out, that nothing else changes, and that lots are repeatable."""
+"""Controls of the reference: what each leaves out, that nothing else changes, that lots are repeatable."""
 
 import numpy as np
 import pytest
