@@ -87,7 +87,9 @@ def build(
         raise UsageError(
             f"--out {out} names the description: end it with .json, {vector.name} is made beside it"
         )
-    pairs = read_pairs(good_file, bad_file)
+    pairs, unpaired = read_pairs(good_file, bad_file)
+    if unpaired:
+        say(f"the longer list has {unpaired} prompts without a partner: they are left out", "ds4.warning")
     check_replaceable(vector, *sources)
     engine_options = options.EngineOptions(
         model=model,
@@ -193,7 +195,7 @@ def sweep_scales(
                 print(json.dumps({name: getattr(answer, name) for name in _SHOWN}), flush=True)
                 continue
             cut = "" if answer.finished else ", cut off"
-            print(f"prompt: {answer.prompt}")
+            print(f"prompt: {printable(answer.prompt)}")
             print(f"scale: {answer.scale:g} ({answer.words} words, {answer.tokens} tokens{cut})")
             parts = [printable(part) for part in (answer.thinking, answer.text) if part]
             print(*parts, "", sep="\n", flush=True)

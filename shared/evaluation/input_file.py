@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
 
 from shared.errors import UsageError
@@ -24,8 +25,9 @@ def read_bytes(path: Path, what: str, largest: int = LARGEST_FILE) -> bytes:
 
 
 def read_lines(path: Path, what: str) -> list[str]:
-    """The lines of a UTF-8 text without their ends; only a newline ends a line. Raises UsageError."""
-    content = read_bytes(path, what)
+    """The lines of a UTF-8 text without their ends; only a newline ends a line, and a byte order mark before
+    the first counts as nothing. Raises UsageError."""
+    content = read_bytes(path, what).removeprefix(BOM_UTF8)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

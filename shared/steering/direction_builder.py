@@ -19,7 +19,7 @@ _LEAST_REST = 1e-5
 
 
 class NoDirection(Ds4Error):
-    """The two kinds of prompts do not differ in some layer."""
+    """The outputs show no direction in some layer."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,12 @@ class DirectionBuilder:
     _bad: Rows | None = field(default=None, init=False)
 
     def add(self, good: npt.NDArray[np.floating], bad: npt.NDArray[np.floating]) -> None:
-        """One pair of outputs [layers, width], of a good prompt and a bad one."""
+        """One pair of outputs [layers, width], of a good prompt and a bad one. Raises NoDirection for
+        numbers that are not finite."""
+        for outputs in (good, bad):
+            lost = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
+            if lost.size:
+                raise NoDirection(f"no direction in layer {lost[0]}: its outputs are not finite")
         wide = bad.astype(np.float64)
         difference = good.astype(np.float64) - wide
         if self.pair_normalize:

@@ -20,6 +20,8 @@ def read_prompts(path: Path) -> list[str]:
     return prompts
 
 
-def read_pairs(good: Path, bad: Path) -> list[tuple[str, str]]:
-    """The prompts of two files side by side, up to the end of the shorter. Raises UsageError."""
-    return list(zip(read_prompts(good), read_prompts(bad), strict=False))
+def read_pairs(good: Path, bad: Path) -> tuple[list[tuple[str, str]], int]:
+    """The prompts of two files side by side, up to the end of the shorter, and how many of the longer are
+    left over. Raises UsageError."""
+    first, second = read_prompts(good), read_prompts(bad)
+    return list(zip(first, second, strict=False)), abs(len(first) - len(second))

@@ -48,6 +48,7 @@ def test_directions_come_from_the_last_token_of_each_prompt(lists, tmp_path, cap
     out = tmp_path / "made.json"
     assert cli.main(["steer", "build", *lists, "--out", str(out), "--json", *TINY]) == 0
     printed = capsys.readouterr()
+    assert "the longer list has 1 prompts without a partner: they are left out" in printed.err
     assert printed.err.splitlines()[-3:] == [
         "1 of 2 pairs",
         "2 of 2 pairs",
@@ -103,13 +104,13 @@ def test_answers_at_several_scales(vector, tmp_path, capsys):
 
 
 def test_answers_as_text(vector, tmp_path, capsys):
-    (tmp_path / "asked").write_text("Say hi.")
+    (tmp_path / "asked").write_text("Say \x1b]0;hi.\x07")
     words = ["steer", "sweep", "--direction", str(vector), "--prompts", str(tmp_path / "asked"), *TINY]
     assert cli.main([*words, "--scales", "0.5", "--attn-scale", "-1", "--tokens", "1", "--nothink"]) == 0
     printed = capsys.readouterr()
     assert f"steering by {vector}: ffn 0.5, attn -1" in printed.err
     lines = printed.out.splitlines()
-    assert lines[0] == "prompt: Say hi."
+    assert lines[0] == "prompt: Say ]0;hi."
     assert lines[1].startswith("scale: 0.5 (")
     assert lines[1].endswith(" words, 1 tokens, cut off)")
 

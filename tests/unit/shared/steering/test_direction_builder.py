@@ -91,3 +91,12 @@ def test_outputs_without_a_bad_mean_lose_nothing():
     good, bad = _outputs(4, 1)
     bad = np.zeros_like(bad)
     np.testing.assert_allclose(_built(good, bad), _unit(good[0].astype(np.float64)), atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("which", [0, 1])
+def test_outputs_that_are_not_finite_have_none(value, which):
+    both = _outputs(2, 3)
+    both[which][1, 2, 5] = value
+    with pytest.raises(NoDirection, match=r"no direction in layer 2: its outputs are not finite"):
+        _built(*both)
