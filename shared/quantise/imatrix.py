@@ -6,7 +6,6 @@ Spec: model §7 (file) and §8 (lookup). Must not know: how it is collected, wha
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from shared.errors import Ds4Error
 from shared.gguf.mapping import shown
+from shared.kv.files.replacement import Replacement
 
 Array = npt.NDArray[np.float32]
 
@@ -90,26 +90,19 @@ def write_imatrix(
 
     Raises ImatrixError for values that no reader would take, OSError; either way nothing is left behind.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(_NUMBER.pack(count))
-            written = 0
-            for name, values in entries:
-                if not np.isfinite(values).all() or (values < 0).any():
-                    raise ImatrixError(f"the importances of {shown(name)} are negative or not finite")
-                file.write(_text(name) + _NUMBER.pack(_CALLS) + _NUMBER.pack(values.size))
-                file.write(values.astype("<f4", copy=False).tobytes())
-                written += 1
-            if written != count:
-                raise ValueError(f"{written} entries were given, not {count}")
-            file.write(_NUMBER.pack(chunks) + _text(dataset))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with Replacement(path, private=False) as new:
+        new.file.write(_NUMBER.pack(count))
+        written = 0
+        for name, values in entries:
+            if not np.isfinite(values).all() or (values < 0).any():
+                raise ImatrixError(f"the importances of {shown(name)} are negative or not finite")
+            new.file.write(_text(name) + _NUMBER.pack(_CALLS) + _NUMBER.pack(values.size))
+            new.file.write(values.astype("<f4", copy=False).tobytes())
+            written += 1
+        if written != count:
+            raise ValueError(f"{written} entries were given, not {count}")
+        new.file.write(_NUMBER.pack(chunks) + _text(dataset))
+        new.commit()
 
 
 def imatrix_bytes(sizes: Iterable[tuple[str, int]], dataset: str) -> int:

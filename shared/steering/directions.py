@@ -62,6 +62,6 @@ def read_directions(path: Path, shape: ModelShape) -> Directions:
 
 def write_directions(path: Path, directions: Directions) -> None:
     """Write the file, wholly or not at all. Raises OSError."""
-    with Replacement(path) as new:
+    with Replacement(path, private=False) as new:
         new.file.write(directions.values.astype(_STORED).tobytes())
         new.commit()

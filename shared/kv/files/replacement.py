@@ -30,10 +30,12 @@ class Replacement:
 
     file: BinaryIO
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
+    def __init__(self, path: Path, *, durable: bool = True, private: bool = True) -> None:
+        """Others may read the file as they may any new one, unless it is `private`."""
         self._path = path
         self._temporary = temporary_path(path)
         self._durable = durable
+        self._mode = 0o600 if private else 0o666
         self._committed = False
         self._handed_over = 0
 
@@ -41,7 +43,7 @@ class Replacement:
         # A leftover can only be our own: of a process that had our id and died.
         with contextlib.suppress(FileNotFoundError):
             self._temporary.unlink()
-        fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._mode)
         self.file = os.fdopen(fd, "wb", buffering=1 << 20)
         return self
 

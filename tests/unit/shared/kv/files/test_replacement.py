@@ -42,6 +42,16 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_others_may_read_what_is_not_private(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with Replacement(tmp_path / "file", private=False) as new:
+            new.commit()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
