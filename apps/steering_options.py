@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import typer
 
 from shared.errors import UsageError
+from shared.steering.scale import LARGEST_SCALE
 
 _PANEL: Final = "Steering"
-_LARGEST: Final = 100
 
 FileOption = Annotated[
     Path | None,
@@ -29,8 +29,8 @@ FeedForwardOption = Annotated[
         "--dir-steering-ffn",
         metavar="F",
         envvar="DS4_DIR_STEERING_FFN",
-        min=-_LARGEST,
-        max=_LARGEST,
+        min=-LARGEST_SCALE,
+        max=LARGEST_SCALE,
         show_default="1 with a file and no other scale, else 0",
         help="How much of the direction to take out of the experts' outputs; below 0 it is amplified.",
         rich_help_panel=_PANEL,
@@ -42,8 +42,8 @@ AttentionOption = Annotated[
         "--dir-steering-attn",
         metavar="F",
         envvar="DS4_DIR_STEERING_ATTN",
-        min=-_LARGEST,
-        max=_LARGEST,
+        min=-LARGEST_SCALE,
+        max=LARGEST_SCALE,
         show_default="0",
         help="The same for the outputs of attention.",
         rich_help_panel=_PANEL,

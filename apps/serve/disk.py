@@ -14,7 +14,7 @@ from apps.kv_folder import store_folder
 from apps.memory import MIB
 from apps.serve.log import LogKind, ServerLog
 from apps.serve.settings import DiskSettings
-from apps.steering import is_steered
+from apps.steering import is_steered, steering_of
 from shared.errors import CacheFileError, StoreUnavailable
 from shared.kv.files.cache_file import is_cache_name, read_cache_file
 from shared.kv.store.directory import MARKER
@@ -53,7 +53,10 @@ def open_store(engine: Engine, disk: DiskSettings | None, log: ServerLog) -> KvS
 
 def _name(engine: Engine) -> str:
     """What a folder's mark calls the model whose states it holds."""
-    return f"{engine.name}, steered" if is_steered(engine) else engine.name
+    steering = steering_of(engine)
+    if steering is None or not steering.active:
+        return engine.name
+    return f"{engine.name}, steered by {steering}"
 
 
 def _check_no_conversations(directory: Path) -> None:

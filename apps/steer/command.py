@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from apps import options
 from apps.steering_options import SteeringRequest
 from shared.errors import Cancelled, UsageError
+from shared.steering.scale import check_scale
 
 if TYPE_CHECKING:
     from apps.steer.build import BuildSettings
@@ -210,8 +210,8 @@ def parse_scales(words: str) -> list[float]:
         scales = [float(word) for word in words.split(",")]
     except ValueError:
         raise UsageError(f"--scales takes numbers with commas between them, not {words[:60]!r}") from None
-    if not all(math.isfinite(scale) and abs(scale) <= 100 for scale in scales):
-        raise UsageError(f"--scales are from -100 to 100, not {words[:60]!r}")
+    for scale in scales:
+        check_scale(scale)
     return scales
 
 
@@ -258,6 +258,6 @@ def _write(out: Path, vector: Path, description: dict[str, Any], directions: Dir
     from shared.steering.directions import write_directions
 
     write_directions(vector, directions)
-    with Replacement(out) as new:
+    with Replacement(out, private=False) as new:
         new.file.write(json.dumps(description, indent=2).encode() + b"\n")
         new.commit()

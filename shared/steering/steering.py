@@ -6,17 +6,13 @@ y <- y - scale * d * (d . y), for every token alike. Spec: model §7. Must not k
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
-from shared.errors import UsageError
 from shared.steering.directions import Array, Component, Directions
-
-LARGEST_SCALE: Final = 100.0
+from shared.steering.scale import check_scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,15 +28,16 @@ class Steering:
 
     def __post_init__(self) -> None:
         for scale in (self.attention, self.feed_forward):
-            if not (math.isfinite(scale) and abs(scale) <= LARGEST_SCALE):
-                raise UsageError(
-                    f"a steering scale of {scale} is not from -{LARGEST_SCALE:g} to {LARGEST_SCALE:g}"
-                )
+            check_scale(scale)
 
     @property
     def active(self) -> bool:
         """Whether anything is changed."""
         return bool(self.attention or self.feed_forward)
+
+    def __str__(self) -> str:
+        """To tell it from others, for people."""
+        return f"{self.directions.digest[:8]}: ffn {self.feed_forward:g}, attn {self.attention:g}"
 
     def scale(self, component: Component) -> float:
         return self.attention if component == "attn_out" else self.feed_forward

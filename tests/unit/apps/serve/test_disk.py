@@ -136,6 +136,6 @@ def test_a_named_folder_serves_one_steering(tmp_path: Path) -> None:
         path.unlink()
     assert opens(0, 1)
     for other in ((0, 0), (0, -1)):
-        with pytest.raises(StoreUnavailable, match=", steered'"):
+        with pytest.raises(StoreUnavailable, match=r", steered by [0-9a-f]{8}: ffn 1, attn 0'"):
             opens(*other)
     assert opens(0, 1)
