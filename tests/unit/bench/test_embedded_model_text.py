@@ -59,7 +59,7 @@ def test_text_survives_the_vocabulary(tokenizer: Tokenizer) -> None:
 
 def test_the_turn_machine_reads_every_answer(tokenizer: Tokenizer) -> None:
     calls = 0
-    for sample in [*drawn(Split.TRAIN, 20, 4), *drawn(Split.HELD_OUT, 16, 4)]:
+    for sample in [*drawn(Split.TRAIN, 40, 4), *drawn(Split.HELD_OUT, 32, 4)]:
         tokens = tokens_of(sample, tokenizer)
         wanted = [message for message in sample.messages if message.role == "assistant"]
         written = list(answers(tokens.ids, tokens.own, tokenizer))
