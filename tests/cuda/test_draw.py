@@ -144,6 +144,14 @@ def test_masks_and_logits_that_cannot_be_drawn(device: Device) -> None:
             assert allowed[drawn(logits, sampling, uniform, allowed)]
 
 
+def test_two_of_the_largest_logits_share_a_draw(device: Device) -> None:
+    """Also as the last token, and where the minimum is what the best weighs."""
+    drawn, logits = drawer(device), np.zeros(SIZE, np.float32)
+    logits[[5, SIZE - 1]] = np.finfo(np.float32).max
+    for sampling in (Sampling(top_k=7), Sampling(top_k=7, min_p=1.0), Sampling(top_p=0.9, min_p=1.0)):
+        assert [drawn(logits, sampling, uniform) for uniform in (0.4, 0.6)] == [5, SIZE - 1]
+
+
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_p=0.5), Sampling(top_k=3)])
 def test_where_nothing_can_be_drawn(device: Device, sampling: Sampling) -> None:
     drawn, logits = drawer(device), np.full(SIZE, np.nan, np.float32)
