@@ -15,7 +15,7 @@ _CASTS = "casts that say what a float beside them or a parameter does anyway"
 _SAVED_WORK = "guards that keep out tokens that are none only save work, since nobody reads their products"
 # Texts of which more mutants are equivalent, and why they stay as they are.
 EXCEPTIONS: dict[str, str] = {
-    "draw.from_top": "conditions that only save work, mostly with two mutants, and a loop that goes by eights",
+    "draw.from_top": "conditions that only save work, most with two mutants, and a loop that goes by eights",
     "draw.weigh": "a condition only saves additions of 0, and two of its mutants make them",
     "headers.cached_row": _WHOLE_BLOCKS,
     "headers.dense": "a small text, with a loop whose bound can be one less and a load that nothing uses",
@@ -42,8 +42,8 @@ EXCEPTIONS: dict[str, str] = {
     "top_k": "rows beyond the last have the least key, and a further round or an equal digit more takes none",
 }
 JUDGED = [name for name in targets() if name not in PENDING]
-# A small text with cheap cases, every day; a few of all with the long tests, none of them a survivor of draws,
-# which would have to pass all of their slow cases.
+# A small text with cheap cases, every day; a few of all with the long tests: no survivor of draws, which
+# would have to pass all of their slow cases.
 KILLED_EVERY_DAY = "pick"
 SAMPLED = JUDGED[1::5]
 
