@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from shared.errors import Ds4Error
 from shared.expert_watch import Array, Ids
 from shared.model.shape import ModelShape
 
@@ -17,10 +18,15 @@ from shared.model.shape import ModelShape
 _BLOCK = 1024
 
 
+class NotFinite(Ds4Error):
+    """What went through an expert is beyond the numbers that its engine computes with."""
+
+
 class ImportanceSums:
     """An `ExpertWatch` that sums squares, in float64, over the tokens that chose an expert: of the normalised
     inputs for `gate` and `up`, of the weighted SwiGLU rows for `down`. A token counts once for each slot.
 
+    Raises NotFinite as soon as there is a number without a square: reading on for hours would save nothing.
     `batches` is how often it was called. Holds 8 * layers * experts * (width + expert width) bytes.
     """
 
@@ -69,8 +75,14 @@ class ImportanceSums:
         order = np.argsort(experts, kind="stable")
         present, starts = np.unique(experts[order], return_index=True)
         for expert, pairs in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-            self._inputs[layer, expert] += _squares(inputs[pairs // used])
-            self._hidden[layer, expert] += _squares(rows[pairs])
+            wide, narrow = _squares(inputs[pairs // used]), _squares(rows[pairs])
+            if not (np.isfinite(wide).all() and np.isfinite(narrow).all()):
+                raise NotFinite(
+                    f"stopped: numbers that are not finite went through expert {expert} of layer {layer}, "
+                    "and nothing was written"
+                )
+            self._inputs[layer, expert] += wide
+            self._hidden[layer, expert] += narrow
             self._counts[layer, expert] += len(pairs)
 
 

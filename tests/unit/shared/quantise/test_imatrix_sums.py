@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared.quantise import imatrix_sums
 from shared.quantise.imatrix import ImatrixError, write_imatrix
-from shared.quantise.imatrix_sums import ImportanceSums
+from shared.quantise.imatrix_sums import ImportanceSums, NotFinite
 from tests.support.model_files import SMALL
 
 SHAPE = replace(SMALL, layer_count=2, embedding_width=6, expert_width=4, expert_count=5)
@@ -73,10 +74,18 @@ def test_small_squares_are_not_lost_behind_large_ones() -> None:
     assert sums._inputs[0, 0, 0] / 1001 == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
-def test_what_is_not_finite_reaches_no_file(tmp_path, value: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_is_not_finite_is_told_at_once(value: float, side: int) -> None:
+    both = np.ones((1, 6), np.float32), np.ones((1, 1, 4), np.float32)
+    both[side][0, ..., 2] = value
+    with pytest.raises(NotFinite, match=r"went through expert 3 of layer 1"):
+        ImportanceSums(SHAPE)(1, both[0], np.full((1, 1), 3), both[1])
+
+
+def test_means_beyond_single_precision_reach_no_file(tmp_path: Path) -> None:
     sums = ImportanceSums(SHAPE)
-    sums(0, np.full((1, 6), value, np.float32), np.zeros((1, 1), np.int64), np.ones((1, 1, 4), np.float32))
+    sums(0, np.full((1, 6), 3e38, np.float32), np.zeros((1, 1), np.int64), np.ones((1, 1, 4), np.float32))
     with pytest.raises(ImatrixError, match=r"importances of .* are negative or not finite"):
         write_imatrix(tmp_path / "i.dat", sums.entries(), 6, dataset="", chunks=1)
     assert not list(tmp_path.iterdir())
