@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from apps import options
+from apps.chat.interrupt import Interrupt
+from apps.console import say
+from apps.model_choice import DEFAULT_MODEL
+from apps.output_file import check_replaceable
+from apps.progress_line import progress_line
 from apps.steering_options import SteeringRequest
 from shared.errors import Cancelled, UsageError
 from shared.steering.scale import check_scale
@@ -74,9 +79,6 @@ def build(
     dense_index_rows: options.DenseIndexRowsOption = 0,
 ) -> None:
     """Find the direction of each layer in which the outputs of two kinds of prompts differ."""
-    from apps.console import say
-    from apps.model_choice import DEFAULT_MODEL
-    from apps.output_file import check_replaceable
     from apps.steer.build import BuildSettings
     from shared.steering.prompt_list import read_pairs
 
@@ -188,9 +190,9 @@ def sweep_scales(
         steering=SteeringRequest(direction, chosen[0], attn_scale),
     )
     settings = SweepSettings(ctx, system, not nothink, tokens)
-    with _opened(engine_options) as engine, _interruptible() as cancelled:
+    with _opened(engine_options) as engine, Interrupt() as interrupt:
         assert engine.steering is not None
-        for answer in sweep(engine, engine.steering, asked, chosen, settings, cancelled=cancelled):
+        for answer in sweep(engine, engine.steering, asked, chosen, settings, cancelled=interrupt):
             if as_json:
                 print(json.dumps({name: getattr(answer, name) for name in _SHOWN}), flush=True)
                 continue
@@ -218,7 +220,6 @@ def parse_scales(words: str) -> list[float]:
 @contextmanager
 def _opened(engine_options: options.EngineOptions) -> Iterator[FileEngine]:
     from apps.backend import open_engine
-    from apps.console import say
     from apps.startup import engine_notes
     from apps.steering import steerable
 
@@ -228,26 +229,17 @@ def _opened(engine_options: options.EngineOptions) -> Iterator[FileEngine]:
         yield steerable(engine)
 
 
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    from apps.chat.interrupt import Interrupt
-
-    with Interrupt() as interrupt:
-        yield interrupt
-
-
 def _found(engine: FileEngine, pairs: list[tuple[str, str]], settings: BuildSettings) -> Directions:
     """`build_directions`, telling how far it is. Raises like it."""
-    from apps.progress_line import progress_line
     from apps.steer.build import build_directions
 
-    with _interruptible() as cancelled, progress_line(len(pairs)) as tell:
+    with Interrupt() as interrupt, progress_line(len(pairs)) as tell:
 
         def told(done: int) -> None:
             tell(done, f"{done} of {len(pairs)} pairs")
 
         try:
-            return build_directions(engine, pairs, settings, told=told, cancelled=cancelled)
+            return build_directions(engine, pairs, settings, told=told, cancelled=interrupt)
         except Cancelled:
             raise Cancelled("stopped: nothing was written") from None
 

@@ -5,6 +5,7 @@ Must not know: how importances are summed up, engines.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ def read_prompts(path: Path) -> list[bytes]:
     except OSError as error:
         raise UsageError(f"cannot read the dataset {path}: {error.strerror or error}") from None
     prompts: list[list[bytes]] = [[]]
-    for line in content.split(b"\n"):
+    for line in content.removeprefix(BOM_UTF8).split(b"\n"):
         if line.startswith(MARKER):
             prompts.append([])
         else:

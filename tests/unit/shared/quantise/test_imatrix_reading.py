@@ -24,10 +24,12 @@ MARK = "===== DS4_IMATRIX_PROMPT"
         (f"{MARK}\r\na\r\nb\r\n", ["a\r\nb"]),
         (f"{MARK}\n  \n{MARK}\nx {MARK} y\n{MARK}", [f"x {MARK} y"]),
         (f"{MARK}2\na", ["a"]),
+        (f"\ufeff{MARK}\na\n{MARK}\nb", ["a", "b"]),
+        ("\ufeffno mark", ["no mark"]),
     ],
 )
 def test_prompts_stand_behind_marker_lines(tmp_path: Path, text: str, prompts: list[str]) -> None:
-    (tmp_path / "d.txt").write_text(text, newline="")
+    (tmp_path / "d.txt").write_text(text, encoding="utf-8", newline="")
     assert read_prompts(tmp_path / "d.txt") == [prompt.encode() for prompt in prompts]
 
 
