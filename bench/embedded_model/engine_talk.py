@@ -35,6 +35,12 @@ _WAYS = (
     "Is there a way to {}?",
     "Please show me the way to {}.",
     "{}: what is the command?",
+    "{}. What is the command?",
+    "{}: how does that work?",
+    "{} - how do I do that?",
+    "{}. Please tell me how.",
+    "{}, which way?",
+    "{}! Is that possible?",
 )
 _LEADS = {
     Split.TRAIN: ("", "", "", "", "Please tell me: ", "Hello. ", "A question: ", "Hi! ", "One more thing: "),

@@ -68,6 +68,43 @@ _REQUESTS = {
     ),
 }
 
+# Parts that training requests are also put together from, so that no order and no mark is learnt by heart.
+_ORDERS = (
+    "{lead}{verb} {which} {object}{tail}{before}{values}{end}",
+    "{Which} {object}{between}{verb} {it}{tail}{before}{values}{end}",
+    "{values}{between}{verb} {which} {object}{tail}{end}",
+)
+_PARTS = {
+    "lead": (
+        "",
+        "please ",
+        "could you ",
+        "I want to ",
+        "you must ",
+        "time to ",
+        "just ",
+        "let us ",
+        "go and ",
+    ),
+    "which": ("the", "a", "this", "that", "our", "your", "her", "his", "another"),
+    "it": ("it", "that", "this one"),
+    "tail": ("", "", "", " now", " today", " again", ", please", " for us", " soon"),
+    "before": (
+        " with ",
+        ", ",
+        ", ",
+        ": ",
+        " - ",
+        "; ",
+        " using ",
+        ". It has ",
+        ", I mean ",
+        " where we have ",
+    ),
+    "between": (": ", ", ", " - ", "? ", ". ", "; "),
+    "end": (".", ".", "?", "!", ""),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -128,6 +165,8 @@ def request(source: random.Random, split: Split, offered: list[Tool]) -> Exchang
     values = {parameter: _value(source, split, parameter) for parameter in tool.parameters}
     spoken = [f"{parameter.words} {value}" for parameter, value in values.items()]
     frame = source.choice(_REQUESTS[split])
+    if split is Split.TRAIN and source.random() < 0.5:
+        frame = _composed(source)
     question = frame.format(
         verb=tool.verb,
         Verb=tool.verb.capitalize(),
@@ -145,6 +184,17 @@ def request(source: random.Random, split: Split, offered: list[Tool]) -> Exchang
         result=json.dumps({outcome.name: found}),
         last_thought="I have the result.",
         last_answer=f"The {outcome.words} is {found}.",
+    )
+
+
+def _composed(source: random.Random) -> str:
+    """A frame of a request, its first letter a capital."""
+    parts = {name: source.choice(choices) for name, choices in _PARTS.items()}
+    places = {name: f"{{{name}}}" for name in ("verb", "object", "values")}
+    order = source.choice(_ORDERS)
+    frame = order.format(**parts, **places, Which=parts["which"].capitalize())
+    return (
+        frame.replace("{verb}", "{Verb}", 1) if frame.startswith("{verb}") else frame[0].upper() + frame[1:]
     )
 
 
