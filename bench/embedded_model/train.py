@@ -29,8 +29,8 @@ from bench.embedded_model.first_weights import first_weights
 from bench.embedded_model.graft import graft
 from bench.embedded_model.model import Model
 from bench.embedded_model.optimiser import Optimiser
-from bench.embedded_model.packed import unpack
 from bench.embedded_model.shape import SHAPE
+from bench.embedded_model.shipped_weights import read_shipped
 from bench.embedded_model.weight_rounding import as_shipped
 
 SEED = 7
@@ -40,14 +40,16 @@ AVERAGE, AVERAGE_STEPS = 0.98, 5
 INDEX_LOSS = 0.3
 BIAS_RATE = 1e-3  # of the router's selection bias, towards even use of the experts
 SAVE_SECONDS, EVALUATE_STEPS, LOG_STEPS = 600, 200, 10
+_LEAST_STEP = 2048  # tokens; after a checkpoint, no step draws the text of an earlier one
 _FIXED = ("tid2eid.weight", "exp_probs_b.bias")  # changed by rules or not at all
 
 
 class Training:
     """Weights, their running average, the optimiser, and how far it has come."""
 
-    def __init__(self, folder: Path, packed: Path | None = None) -> None:
-        """Goes on from the state in `folder`, else from `packed` weights, else begins."""
+    def __init__(self, folder: Path, shipped: Path | None = None, trained: int = 0) -> None:
+        """Goes on from the state in `folder`, else from a `shipped` checkpoint after `trained` tokens,
+        with fresh moments, else begins."""
         self.folder = folder
         self.tokenizer = vocabulary.tokenizer()
         self.weights = first_weights(SHAPE, SEED)
@@ -60,11 +62,12 @@ class Training:
         self.stage = ""  # the last step's
         if (folder / "state.pt").exists():
             self._resume(folder / "state.pt")
-        elif packed is not None:
-            held, self.steps, self.tokens = unpack(packed)
-            self.stage = curriculum.stage_at(self.tokens).name
+        elif shipped is not None:
+            held = read_shipped(shipped, SHAPE)
             self._adopt({name: torch.from_numpy(values) for name, values in held.items()})
             self.average = {name: tensor.detach().clone() for name, tensor in self.weights.items()}
+            self.tokens, self.steps = trained, trained // _LEAST_STEP
+            self.stage = curriculum.stage_at(trained).name
 
     def step(self, rate: float) -> tuple[float, float, curriculum.Stage]:
         """One step; the mean loss of the model's own tokens, the indexer's loss, and the stage."""
@@ -193,7 +196,8 @@ class Say:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--packed", type=Path, help="weights to begin with, if the folder holds no state")
+    parser.add_argument("--checkpoint", type=Path, help="shipped weights to go on from without a state")
+    parser.add_argument("--trained", type=float, default=0.0, help="millions of tokens that those have seen")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
     parser.add_argument("--hours", type=float, default=1000.0)
@@ -202,7 +206,7 @@ def main() -> None:
     (options.folder / "pid").write_text(f"{os.getpid()}\n")
     torch.set_num_threads(options.threads)
     run(
-        Training(options.folder, options.packed),
+        Training(options.folder, options.checkpoint, int(options.trained * 1e6)),
         options.rate,
         options.hours * 3600,
         Say(options.folder / "log.txt"),
