@@ -27,7 +27,7 @@ class Stage:
 
 
 LONG = 700
-END = 7.8  # millions of tokens; learning rates fall to nothing from DECAY on
+END = 8.2  # millions of tokens; learning rates fall to nothing from DECAY on
 DECAY = 5.6
 
 STAGES = (
@@ -62,10 +62,10 @@ STAGES = (
     Stage(
         "as the engine sees it",
         1e9,
-        ((256, 0.4), (1024, 0.4), (2048, 0.15), (6144, 0.05)),
+        ((256, 0.4), (1024, 0.42), (2048, 0.14), (6144, 0.04)),
         6144,
-        short=Mixture(engine=6, numbers=3, recall=2, tools=0),
-        long=Mixture(engine=0, numbers=0, recall=3, tools=7),
+        short=Mixture(engine=8, numbers=3, recall=2, tools=0),
+        long=Mixture(engine=0, numbers=0, recall=1, tools=9),
         teaching=True,
         choosing=True,
         rounded=True,

@@ -165,7 +165,7 @@ def request(source: random.Random, split: Split, offered: list[Tool]) -> Exchang
     values = {parameter: _value(source, split, parameter) for parameter in tool.parameters}
     spoken = [f"{parameter.words} {value}" for parameter, value in values.items()]
     frame = source.choice(_REQUESTS[split])
-    if split is Split.TRAIN and source.random() < 0.5:
+    if split is Split.TRAIN and source.random() < 0.6:
         frame = _composed(source)
     question = frame.format(
         verb=tool.verb,
@@ -192,6 +192,8 @@ def _composed(source: random.Random) -> str:
     parts = {name: source.choice(choices) for name, choices in _PARTS.items()}
     places = {name: f"{{{name}}}" for name in ("verb", "object", "values")}
     order = source.choice(_ORDERS)
+    if (parts["between"], parts["before"]) == (": ", ", "):
+        parts["between"] = " - "  # with the colon it would come close to a frame that is kept back
     frame = order.format(**parts, **places, Which=parts["which"].capitalize())
     return (
         frame.replace("{verb}", "{Verb}", 1) if frame.startswith("{verb}") else frame[0].upper() + frame[1:]
