@@ -31,11 +31,6 @@ KERNELS = HEADERS.parent
 # Headers that stand for the one that kernels of several block types include.
 _BLOCK_HEADERS = {*run_experts.BLOCK_HEADERS.values(), *run_experts8.BLOCK_HEADERS.values()}
 _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
-# Texts whose mutants were not run yet, and why. They have no result.
-_NOT_RUN = "not run yet, or changed since"
-PENDING: dict[str, str] = {
-    "headers.expert_tile": _NOT_RUN,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cuda.mutation_targets import PENDING, RESULTS, targets
+from tests.cuda.mutation_targets import RESULTS, targets
 from tests.ksim import clang_missing
 from tests.support.mutation.result import LARGEST_SHARE, read
 from tests.support.mutation.run import assert_ends_as_before, assert_still_killed
@@ -23,6 +23,7 @@ EXCEPTIONS: dict[str, str] = {
     "headers.dense_tile": _SAVED_WORK,
     "headers.draw": "a loop over powers of two, and a barrier for callers that have none in between",
     "headers.expert_rows8": _CASTS,
+    "headers.expert_tile": "casts, and loops over columns whose guards let no further one in",
     "headers.index_vector": "a small text with two loops over powers of two, whose bounds can be one less",
     "headers.iq2_xxs": _CASTS,
     "headers.iq2_xxs8": _NO_MINIMA,
@@ -41,7 +42,7 @@ EXCEPTIONS: dict[str, str] = {
     "tile_project_f16": _SAVED_WORK,
     "top_k": "rows beyond the last have the least key, and a further round or an equal digit more takes none",
 }
-JUDGED = [name for name in targets() if name not in PENDING]
+JUDGED = list(targets())
 # A small text with cheap cases, every day; a few of all with the long tests: no survivor of draws, which
 # would have to pass all of their slow cases.
 KILLED_EVERY_DAY = "pick"
@@ -67,8 +68,7 @@ def test_exceptions_are_needed() -> None:
     assert [name for name in EXCEPTIONS if not read(targets()[name]).too_many()] == []
 
 
-def test_every_text_is_broken_or_known_to_be_pending() -> None:
-    assert set(PENDING) <= set(targets())
+def test_every_text_is_broken() -> None:
     assert {path.stem for path in RESULTS.glob("*.json")} == set(JUDGED)
 
 
