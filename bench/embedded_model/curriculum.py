@@ -27,7 +27,7 @@ class Stage:
 
 
 LONG = 700
-END = 8.2  # millions of tokens; learning rates fall to nothing from DECAY on
+END = 7.85  # millions of tokens; learning rates fall to nothing from DECAY on
 DECAY = 5.6
 
 STAGES = (
