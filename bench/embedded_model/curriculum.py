@@ -27,7 +27,7 @@ class Stage:
 
 
 LONG = 700
-END = 7.85  # millions of tokens; learning rates fall to nothing from DECAY on
+END = 8.5  # millions of tokens; learning rates fall to nothing from DECAY on
 DECAY = 5.6
 
 STAGES = (
@@ -61,11 +61,22 @@ STAGES = (
     ),
     Stage(
         "as the engine sees it",
-        1e9,
+        7.85,
         ((256, 0.4), (1024, 0.42), (2048, 0.14), (6144, 0.04)),
         6144,
         short=Mixture(engine=8, numbers=3, recall=2, tools=0),
         long=Mixture(engine=0, numbers=0, recall=1, tools=9),
+        teaching=True,
+        choosing=True,
+        rounded=True,
+    ),
+    Stage(
+        "last questions",
+        1e9,
+        ((256, 0.75), (1024, 0.2), (4096, 0.05)),
+        4096,
+        short=Mixture(engine=9, numbers=2, recall=2, tools=0),
+        long=Mixture(engine=0, numbers=0, recall=3, tools=7),
         teaching=True,
         choosing=True,
         rounded=True,

@@ -101,18 +101,18 @@ def unknown(source: random.Random, split: Split) -> Exchange:
 
 
 def _varied(source: random.Random, wording: str) -> str:
-    lead = source.choice(_LEADS[Split.TRAIN])
+    varied = wording
     asked = _HOW.fullmatch(wording)
     if asked and source.random() < 0.4:
         other = source.choice(_WAYS).format(asked[1])
-        if _bare(other) not in _kept_back():
-            wording = other[0].upper() + other[1:]
+        varied = other[0].upper() + other[1:]
     chance = source.random()
     if chance < 0.15:
-        wording = wording.lower()
+        varied = varied.lower()
     elif chance < 0.3:
-        wording = wording.rstrip("?.!")
-    return lead + wording
+        varied = varied.rstrip("?.!")
+    varied = source.choice(_LEADS[Split.TRAIN]) + varied
+    return wording if _bare(varied) in _kept_back() else varied
 
 
 @cache
