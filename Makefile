@@ -10,7 +10,7 @@ JOBS   ?= 2
 .PHONY: help chat serve test test-long test-clients lint types flags clean
 
 help:
-	@echo "make chat       talk to the model (./ds4flash.gguf, else the tiny one in the box)"
+	@echo "make chat       talk to the model (./ds4flash.gguf, else the small one in the box)"
 	@echo "make serve      start the HTTP server on 127.0.0.1:8000"
 	@echo "make test       run the tests"
 	@echo "make test-long  run the long tests: every length, load, hostile input"

@@ -9,7 +9,7 @@ from apps.pull.targets import RECOMMENDED
 from shared.errors import ModelFileError
 
 DEFAULT_MODEL = Path("ds4flash.gguf")
-TINY_MODEL = Path(__file__).parent / "models" / "tiny.gguf"
+EMBEDDED_MODEL = Path(__file__).parent / "models" / "embedded.gguf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ModelChoice:
 
 
 def choose_model(
-    named: Path | None, *, default: Path = DEFAULT_MODEL, tiny: Path = TINY_MODEL
+    named: Path | None, *, default: Path = DEFAULT_MODEL, embedded: Path = EMBEDDED_MODEL
 ) -> ModelChoice:
     """`named` if given, else ./ds4flash.gguf, else the model that comes with the program.
 
@@ -32,13 +32,13 @@ def choose_model(
     # A dangling symbolic link is an interrupted download: falling back silently would hide it.
     if default.exists() or default.is_symlink():
         return ModelChoice(_existing(default))
-    if not tiny.exists():
+    if not embedded.exists():
         raise ModelFileError(f"no model: give -m FILE, or run `ds4 pull {RECOMMENDED}` to get ./{default}")
     note = (
-        f"no ./{default} here: using the tiny built-in model, which has random weights and only shows that "
-        f"everything works; `ds4 pull {RECOMMENDED}` gets the real one"
+        f"no ./{default} here: using the small demonstration model that comes with ds4, which knows little "
+        f"more than how to use it; `ds4 pull {RECOMMENDED}` gets the real one"
     )
-    return ModelChoice(tiny, note)
+    return ModelChoice(embedded, note)
 
 
 def _existing(path: Path) -> Path:

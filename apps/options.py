@@ -37,7 +37,7 @@ ModelOption = Annotated[
         "--model",
         metavar="FILE",
         envvar="DS4_MODEL",
-        show_default="./ds4flash.gguf, else the built-in tiny model",
+        show_default="./ds4flash.gguf, else the built-in demonstration model",
         help="The GGUF model file.",
         rich_help_panel=_ENGINE,
     ),

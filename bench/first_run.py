@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 ROOT = Path(__file__).resolve().parents[1]
-MODEL = ROOT / "apps/models/tiny.gguf"
+MODEL = ROOT / "apps/models/embedded.gguf"
 PROMPT = ROOT / "bench/prompts/harbour.txt"
 SWITCH = "DS4_KERNELS_OFF"
 NO_METAL = "there is no Metal here"
@@ -65,7 +65,7 @@ class FirstRun:
         model = ("-m", str(MODEL))
         yield self._run("doctor", self._ds4("doctor", "--strict", "--json", *model), 300)
         yield from self._kernels(metal)
-        tokens = ("64", "8") if self._quick else ("640", "128")
+        tokens = ("64", "8") if self._quick else ("600", "128")
         bench = self._ds4(
             *("bench", *model, "--backend", "mlx", "--json", "--chat-prompt-file", str(PROMPT)),
             *("--ctx-start", tokens[0], "--ctx-max", tokens[0], "--gen-tokens", tokens[1]),
@@ -88,7 +88,7 @@ class FirstRun:
 
     def _answers(self, model: tuple[str, ...], metal: bool) -> Iterator[Step]:
         """A greedy answer as it comes, one by plain operations, and how far they agree: not judged."""
-        prompt = ("-p", "What do ships carry?") if self._quick else ("--prompt-file", str(PROMPT))
+        prompt = ("-p", "How do I start the server?") if self._quick else ("--prompt-file", str(PROMPT))
         count = "8" if self._quick else "64"
         found = []
         for name, off in (("answer", ""), ("answer without kernels", "all")):

@@ -43,12 +43,13 @@ def run(name: str, results: Results, *, simulate: bool, layers: int) -> None:
     from bench.device.recipe import with_layers
     from shared.model.known_shapes import FLASH
     from shared.model.open import open_model
+    from tests.support.golden import tiny_q2
 
     lengths: Lengths = SIMULATED if simulate else ON_A_GPU
     gpu = Gpu.open(simulate=simulate)
     shape = FLASH
     if simulate:
-        with open_model(Path(__file__).parents[2] / "apps" / "models" / "tiny.gguf") as file:
+        with open_model(tiny_q2()) as file:
             shape = file.shape
     if name == "copy":
         results.put("gpu", value=gpu.name)

@@ -27,7 +27,7 @@ from bench.embedded_model.cases import ABILITIES, cases
 from bench.embedded_model.checkpoint_engine import CheckpointEngine, CheckpointWeights
 from bench.embedded_model.conversation import Mixture, conversation
 from bench.embedded_model.rendered import Tokens, segments_of, tokens_of
-from bench.embedded_model.ship import CHECKPOINT, convert_checkpoint
+from bench.embedded_model.ship import CHECKPOINT, RECIPE, convert_checkpoint
 from bench.embedded_model.split import Split
 from shared.abilities.case import AbilityCase
 from shared.abilities.run import run_case
@@ -45,6 +45,7 @@ from shared.text.segments import join
 FLOAT = "checkpoint in float32"
 WITH_IMATRIX = "q2 with importance"
 RECIPES = ("mxfp4", "q4", "q2")
+_BEGIN, _END = "<!-- quality table -->", "<!-- end of the quality table -->"
 _TEXT_SEED = 2  # the cases of `ds4 eval` have another
 _TEXTS = 12  # conversations of each ability whose tokens are scored
 _IMPORTANCE_TEXTS = 60  # of training text: what is held out is not looked at
@@ -79,7 +80,8 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured. `nll` in nats for each token; `right` and `asked` by ability."""
+    """What was measured. `nll` in nats for each token; `right` and `asked` by ability, and for recall also by
+    distance (`recall@1000`)."""
 
     name: str
     nbytes: int
@@ -129,7 +131,7 @@ def measure(variant: Variant, asked: list[AbilityCase], context: int) -> Row:
     nll = variant.mean_nll(held_out_texts())
     with closing(variant.engine()) as engine, closing(engine.open_session(context)) as session:
         results = [run_case(engine, session, case, ANSWER_TOKENS, lambda: False) for case in asked]
-    shares = {name: share for name, share in shares_of(results).items() if "@" not in name}
+    shares = shares_of(results)
     nbytes = variant.path.stat().st_size
     if variant.folder is not None:
         nbytes = sum(path.stat().st_size for path in variant.folder.iterdir())
@@ -148,8 +150,8 @@ def held_out_texts() -> list[Tokens]:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table of docs/embedded-model.md."""
-    names = list(rows[0].right)
+    """A line for every row, with the abilities as a whole."""
+    names = [name for name in rows[0].right if "@" not in name]
     lines = [
         "| weights | size | NLL | " + " | ".join(names) + " |",
         "|---|---|---|" + "---|" * len(names),
@@ -160,12 +162,36 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def by_distance(row: Row) -> str:
+    """Where recall ends, in tokens between a fact and the question."""
+    found = sorted((int(name.partition("@")[2]), name) for name in row.right if "@" in name)
+    shares = [f"{row.right[name]}/{row.asked[name]}" for _, name in found]
+    return "\n".join(
+        (
+            "| distance | " + " | ".join(str(distance) for distance, _ in found) + " |",
+            "|---|" + "---|" * len(found),
+            f"| recall, {row.name} | " + " | ".join(shares) + " |",
+        )
+    )
+
+
+def into_document(path: Path, text: str) -> None:
+    """Put `text` between the marks of a document. Raises ValueError where they are missing."""
+    held = path.read_text(encoding="utf-8")
+    before, begin, rest = held.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no place for the table: {_BEGIN} ... {_END}")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=None, help="of each ability; all by default")
     parser.add_argument("--jobs", type=int, default=2, help="rows to measure side by side")
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+    parser.add_argument("--document", type=Path, default=None, help="put the table between its marks there")
     options = parser.parse_args()
     suite = AbilitySuite.read(options.cases, None)
     rows: dict[str, Row] = {}
@@ -180,7 +206,11 @@ def main() -> None:
             rows[row.name] = row
             print(f"{len(rows)}/{len(order)} {row.name}: NLL {row.nll:.4f}", file=sys.stderr, flush=True)
     found = [rows[name] for name in order]
-    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else markdown(found))
+    shipped = next(row for row in found if row.name == RECIPE)
+    text = f"{markdown(found)}\n\n{by_distance(shipped)}"
+    if options.document is not None:
+        into_document(options.document, text)
+    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else text)
 
 
 if __name__ == "__main__":

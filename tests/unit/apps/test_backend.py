@@ -94,7 +94,7 @@ def test_settings_reach_the_engine(monkeypatch, tmp_path):
     engine = open_engine(options, say=said.append)
     assert engine.memory_plan(1000).prefill_chunk == 64
     assert (engine.effort_profile, engine.power.percent) == ("official", 70)
-    assert "tiny built-in model" in said[0]
+    assert "demonstration model" in said[0]
     engine.close()
 
 

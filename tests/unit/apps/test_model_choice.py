@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.model_choice import TINY_MODEL, choose_model
+from apps.model_choice import EMBEDDED_MODEL, choose_model
 from shared.errors import ModelFileError
 
 
@@ -24,9 +24,9 @@ def test_then_the_file_in_the_working_directory(tmp_path, monkeypatch):
 def test_then_the_built_in_model_with_a_line_that_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     choice = choose_model(None)
-    assert choice.path == TINY_MODEL
-    assert TINY_MODEL.is_file()
-    assert "tiny built-in model" in choice.note
+    assert choice.path == EMBEDDED_MODEL
+    assert EMBEDDED_MODEL.is_file()
+    assert "demonstration model" in choice.note
     assert "ds4 pull ds4f-q2" in choice.note
 
 
@@ -43,4 +43,4 @@ def test_a_missing_file_or_a_folder_is_an_error(tmp_path):
     with pytest.raises(ModelFileError, match="is a folder"):
         choose_model(tmp_path)
     with pytest.raises(ModelFileError, match="no model: give -m FILE"):
-        choose_model(None, default=tmp_path / "none", tiny=tmp_path / "none")
+        choose_model(None, default=tmp_path / "none", embedded=tmp_path / "none")

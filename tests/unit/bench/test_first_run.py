@@ -54,7 +54,7 @@ def test_a_quick_run_without_metal(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "bench",
         "answer",
     }
-    assert steps["doctor"]["result"]["model"]["path"] == "CHECKOUT/apps/models/tiny.gguf"
+    assert steps["doctor"]["result"]["model"]["path"] == "CHECKOUT/apps/models/embedded.gguf"
     assert steps["bench"]["result"]["rows"][0]["gen_tokens"] == 8
     assert report["machine"]["commit"]
     for folder in (str(ROOT), str(Path.home()) + "/", str(tmp_path), "somebody"):
