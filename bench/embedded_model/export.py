@@ -72,11 +72,7 @@ def _stored(spec: TensorSpec, values: Array) -> Iterator[tuple[str, StoredArray]
 
 
 def averaged_weights(state: Path) -> dict[str, Array]:
-    """The averaged weights of a training state, or the weights of a packed one (`.npz`)."""
-    if state.suffix == ".npz":
-        from bench.embedded_model.packed import unpack
-
-        return unpack(state)[0]
+    """The averaged weights of a training state."""
     from bench.embedded_model.checkpoint import read_weights
 
     return {name: tensor.numpy() for name, tensor in read_weights(state).items()}
@@ -84,7 +80,7 @@ def averaged_weights(state: Path) -> dict[str, Array]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("state", type=Path, help="a training state, or a packed one")
+    parser.add_argument("state", type=Path, help="a training state")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
     nbytes = export(averaged_weights(options.state), SHAPE, options.folder)

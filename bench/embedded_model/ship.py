@@ -51,7 +51,7 @@ def ship(state: Path, folder: Path, path: Path) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("state", type=Path, help="a training state, or a packed one")
+    parser.add_argument("state", type=Path, help="a training state")
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--model", type=Path, default=EMBEDDED_MODEL)
     options = parser.parse_args()
