@@ -117,17 +117,21 @@ def _flags(language: str, check: str) -> tuple[str, ...]:
     return tuple(kernel_flags(language, check, generated_headers()))
 
 
+# The headers' content is in the name already; a second clone in the same folder has other times.
+_NO_TIMESTAMP = ("-Xclang", "-fno-pch-timestamp")
+
+
 def precompiled_header(language: str, check: str) -> Path:
     """The language's header, precompiled for `check`."""
     flags = _flags(language, check)
 
     def make(target: Path) -> None:
         header = str(INCLUDE / f"{language}.h")
-        run_compiler(
-            [*flags, "-x", "c++-header", "-o", str(target), header], f"{language}.h does not compile"
-        )
+        arguments = [*flags, *_NO_TIMESTAMP, "-x", "c++-header", "-o", str(target), header]
+        run_compiler(arguments, f"{language}.h does not compile")
 
-    return built_once(cache_dir() / f"{language}-{digest(_headers_digest(), *flags)}.pch", make)
+    name = digest(_headers_digest(), *flags, *_NO_TIMESTAMP)
+    return built_once(cache_dir() / f"{language}-{name}.pch", make)
 
 
 def kernel_library(source: str, language: str, check: str) -> KernelLibrary:
