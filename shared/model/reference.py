@@ -316,18 +316,21 @@ class Reference:
         Spec: model §4.8, 5."""
         inputs = round_q8_k(hidden) if self._eight_bit else hidden
         slots = np.zeros((*chosen.shape, hidden.shape[1]), np.float32)
-        rows = np.zeros((*chosen.shape, self.shape.expert_width), np.float32)
+        rows: Array | None = None
         for expert in sorted(set(chosen.ravel().tolist())):
             token, slot = np.nonzero(chosen == expert)
             own = inputs[token]
             gate = own @ self._weights.expert(layer, "gate", expert).T
             up = own @ self._weights.expert(layer, "up", expert).T
             inner = swiglu(gate, up, self.shape.swiglu_clamp) * shares[token, slot, None]
+            if rows is None:
+                rows = np.zeros((*chosen.shape, inner.shape[1]), np.float32)
             rows[token, slot] = inner
             if self._eight_bit:
                 inner = round_q8_k(inner)
             slots[token, slot] = inner @ self._weights.expert(layer, "down", expert).T
-        self._watch(layer, hidden, chosen, rows)
+        if rows is not None:
+            self._watch(layer, hidden, chosen, rows)
         total: Array = slots.sum(axis=1)
         return total
 
