@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
@@ -14,6 +15,21 @@ import pytest
 from tests.ksim import KernelError, build, clang_missing, toolchain
 from tests.ksim.build import built_once, kernel_library
 from tests.ksim.executor import build_kernel
+
+
+@pytest.fixture
+def copied_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The simulator's headers in a folder of the test, and a cache of its own."""
+    folder = shutil.copytree(toolchain.INCLUDE, tmp_path / "include")
+    monkeypatch.setenv("KSIM_CACHE", str(tmp_path / "cache"))
+    kept = (build.generated_headers, build._flags)
+    for module in (build, toolchain):
+        monkeypatch.setattr(module, "INCLUDE", folder)
+    for function in kept:
+        function.cache_clear()
+    yield folder
+    for function in kept:
+        function.cache_clear()
 
 
 @pytest.fixture
@@ -95,3 +111,22 @@ def test_a_kernel_is_compiled_once_for_each_text(tmp_path: Path, monkeypatch: py
     assert build.counts.compiled == before + 1
     assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
     assert build.requests[-2:] == [(source, "metal")] * 2
+
+
+@pytest.mark.skipif(clang_missing() is not None, reason=str(clang_missing()))
+def test_a_later_clone_in_the_same_folder_takes_the_header_that_was_kept(copied_headers: Path) -> None:
+    header = build.precompiled_header("cuda", "fast")
+    for path in copied_headers.rglob("*.h"):
+        os.utime(path, (0, 0))
+    assert build.precompiled_header("cuda", "fast") == header
+    text = "int of_a_later_clone() { return 1; }"
+    arguments = [
+        *build._flags("cuda", "fast"),
+        "-include-pch",
+        str(header),
+        "-fsyntax-only",
+        "-x",
+        "c++",
+        "-",
+    ]
+    build.run_compiler(arguments, "the kept header is refused", text)
