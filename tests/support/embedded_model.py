@@ -1,7 +1,7 @@
 """The trained model that ships, for tests of what it does.
 
 `DS4_EMBEDDED_MODEL` names another file of it, and `DS4_EMBEDDED_CHECKPOINT` another folder of what it was
-made from, to try them before they ship.
+made from, to try them before they ship. Where either is missing the tests fail.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from apps.eval.ability_suite import FILE
+from apps.model_choice import EMBEDDED_MODEL
+from bench.embedded_model.ship import CHECKPOINT
 from shared.abilities.case import AbilityCase, read_cases
 from shared.model.reference_engine import ReferenceEngine, load
 
@@ -26,20 +26,13 @@ ANSWER_TOKENS = 128
 
 
 def model_file() -> Path:
-    """The model; the test is skipped while there is none."""
-    return _existing("DS4_EMBEDDED_MODEL", ROOT / "apps" / "models" / "embedded.gguf")
+    """The model."""
+    return Path(os.environ.get("DS4_EMBEDDED_MODEL", EMBEDDED_MODEL))
 
 
 def checkpoint_folder() -> Path:
-    """The checkpoint that the model was made from; the test is skipped while there is none."""
-    return _existing("DS4_EMBEDDED_CHECKPOINT", ROOT / "bench" / "embedded_model" / "checkpoint")
-
-
-def _existing(variable: str, shipped: Path) -> Path:
-    path = Path(os.environ.get(variable, shipped))
-    if not path.exists():
-        pytest.skip(f"no trained model yet: {path} is missing")
-    return path
+    """The checkpoint that the model was made from."""
+    return Path(os.environ.get("DS4_EMBEDDED_CHECKPOINT", CHECKPOINT))
 
 
 @cache
