@@ -13,14 +13,12 @@ from typing import Annotated, Any
 import typer
 
 from apps import options
-from apps.backend import open_engine
 from apps.chat.interrupt import Interrupt
-from apps.console import say
 from apps.model_choice import DEFAULT_MODEL
+from apps.opened_engine import opened_engine
 from apps.output_file import check_replaceable
 from apps.progress_line import progress_line
 from apps.quantize.listing import size_text
-from apps.startup import engine_notes
 from shared.errors import Cancelled, Ds4Error, UsageError
 from shared.expert_watch import WatchableEngine
 from shared.quantise.imatrix import imatrix_bytes, write_imatrix
@@ -77,26 +75,22 @@ def imatrix(
     check_replaceable(out, dataset, model or DEFAULT_MODEL)
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists: name another file, or replace it with --overwrite")
-    engine = open_engine(
-        options.EngineOptions(
-            model=model,
-            backend=backend,
-            script=script,
-            context=ctx,
-            prefill_chunk=prefill_chunk,
-            simulate_memory=simulate_memory,
-            load=load,
-            quality=quality,
-            warm_weights=warm_weights,
-            threads=threads,
-            power=power,
-            activation=activation,
-            dense_index_rows=dense_index_rows,
-        )
+    engine_options = options.EngineOptions(
+        model=model,
+        backend=backend,
+        script=script,
+        context=ctx,
+        prefill_chunk=prefill_chunk,
+        simulate_memory=simulate_memory,
+        load=load,
+        quality=quality,
+        warm_weights=warm_weights,
+        threads=threads,
+        power=power,
+        activation=activation,
+        dense_index_rows=dense_index_rows,
     )
-    with closing(engine):
-        for note in engine_notes(engine):
-            say(note, "ds4.warning")
+    with opened_engine(engine_options) as engine:
         record = _collect(engine, prompts, _Wish(dataset, out, ctx, max_tokens))
     print(json.dumps(record) if as_json else _line(record))
 

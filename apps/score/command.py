@@ -13,12 +13,11 @@ from typing import Annotated, TextIO
 import typer
 
 from apps import options
-from apps.backend import open_engine
 from apps.chat.interrupt import Interrupt
 from apps.console import say
 from apps.finite_json import finite
+from apps.opened_engine import opened_engine
 from apps.output_file import check_writable
-from apps.startup import engine_notes
 from shared.errors import UsageError
 from shared.evaluation.manifest import ScoreCase, read_manifest
 from shared.evaluation.score_table import HEADER, Comparison, compare, read_table, row, summarise
@@ -75,27 +74,23 @@ def score(
     cases = read_manifest(manifest)
     if output is not None:
         check_writable(output)
-    engine = open_engine(
-        options.EngineOptions(
-            model=model,
-            backend=backend,
-            script=script,
-            context=ctx,
-            prefill_chunk=prefill_chunk,
-            simulate_memory=simulate_memory,
-            effort_profile=effort_profile,
-            load=load,
-            quality=quality,
-            warm_weights=warm_weights,
-            threads=threads,
-            power=power,
-            activation=activation,
-            dense_index_rows=dense_index_rows,
-        )
+    engine_options = options.EngineOptions(
+        model=model,
+        backend=backend,
+        script=script,
+        context=ctx,
+        prefill_chunk=prefill_chunk,
+        simulate_memory=simulate_memory,
+        effort_profile=effort_profile,
+        load=load,
+        quality=quality,
+        warm_weights=warm_weights,
+        threads=threads,
+        power=power,
+        activation=activation,
+        dense_index_rows=dense_index_rows,
     )
-    with closing(engine):
-        for note in engine_notes(engine):
-            say(note, "ds4.warning")
+    with opened_engine(engine_options) as engine:
         _run(engine, cases, ctx, output, as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -219,13 +219,10 @@ def parse_scales(words: str) -> list[float]:
 
 @contextmanager
 def _opened(engine_options: options.EngineOptions) -> Iterator[FileEngine]:
-    from apps.backend import open_engine
-    from apps.startup import engine_notes
+    from apps.opened_engine import opened_engine
     from apps.steering import steerable
 
-    with closing(open_engine(engine_options)) as engine:
-        for note in engine_notes(engine):
-            say(note, "ds4.warning")
+    with opened_engine(engine_options) as engine:
         yield steerable(engine)
 
 

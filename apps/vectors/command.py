@@ -5,18 +5,15 @@ Spec: apps §10.
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from apps import options
-from apps.backend import open_engine
 from apps.chat.interrupt import Interrupt
-from apps.console import say
+from apps.opened_engine import opened_engine
 from apps.output_file import check_writable
-from apps.startup import engine_notes
 from apps.vectors.cases import SKIPPED, VectorFormat, read_cases
 from apps.vectors.checking import check_all
 from apps.vectors.recording import RecordingWish
@@ -128,27 +125,23 @@ def vectors(
     else:
         cases = read_cases(file, skip)
         format_, context = cases.format, cases.context
-    engine = open_engine(
-        options.EngineOptions(
-            model=model,
-            backend=backend,
-            script=script,
-            context=context,
-            prefill_chunk=PREFILL_CHUNKS[format_] if prefill_chunk is None else prefill_chunk,
-            simulate_memory=simulate_memory,
-            effort_profile=effort_profile,
-            load=load,
-            quality=quality,
-            warm_weights=warm_weights,
-            threads=threads,
-            power=power,
-            activation=activation,
-            dense_index_rows=dense_index_rows,
-        )
+    engine_options = options.EngineOptions(
+        model=model,
+        backend=backend,
+        script=script,
+        context=context,
+        prefill_chunk=PREFILL_CHUNKS[format_] if prefill_chunk is None else prefill_chunk,
+        simulate_memory=simulate_memory,
+        effort_profile=effort_profile,
+        load=load,
+        quality=quality,
+        warm_weights=warm_weights,
+        threads=threads,
+        power=power,
+        activation=activation,
+        dense_index_rows=dense_index_rows,
     )
-    with closing(engine), Interrupt() as interrupt:
-        for note in engine_notes(engine):
-            say(note, "ds4.warning")
+    with opened_engine(engine_options) as engine, Interrupt() as interrupt:
         if cases is not None:
             return check_all(engine, cases, as_json=as_json, cancelled=interrupt)
         wish.write(engine, interrupt)

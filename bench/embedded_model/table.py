@@ -65,9 +65,10 @@ class Variant:
     def mean_nll(self, texts: list[Tokens]) -> float:
         """Mean negative log-likelihood, in nats, of the tokens that the model has to write itself."""
         with open_model(self.path) as file:
-            weights = ReferenceWeights(file.gguf, file.shape)
-            if self.folder is not None:
-                weights = CheckpointWeights(self.folder, weights, file.shape)
+            if self.folder is None:
+                weights = ReferenceWeights(file.gguf, file.shape)
+            else:
+                weights = CheckpointWeights(self.folder, file.shape)
             reference = Reference(weights, file.shape)
             found: list[float] = []
             for text in texts:
