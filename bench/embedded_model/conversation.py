@@ -64,7 +64,7 @@ def conversation(
 def _talk(source: random.Random, split: Split, mixture: Mixture) -> Iterator[Exchange]:
     while True:
         if source.random() * (mixture.engine + mixture.numbers) < mixture.engine:
-            unknown = source.random() < 0.15
+            unknown = source.random() < engine_talk.UNKNOWN_SHARE[split]
             yield engine_talk.unknown(source, split) if unknown else engine_talk.known(source, split)
         elif source.random() < 0.35:
             yield numbers.repeat(source, split, longest=mixture.longest_repeat)

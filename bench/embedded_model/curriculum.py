@@ -27,8 +27,8 @@ class Stage:
 
 
 LONG = 700
-END = 8.5  # millions of tokens; learning rates fall to nothing from DECAY on
-DECAY = 5.6
+END = 13.2  # millions of tokens; learning rates fall to nothing from DECAY on
+DECAY = 9.2
 
 STAGES = (
     Stage(
@@ -73,9 +73,9 @@ STAGES = (
     Stage(
         "last questions",
         1e9,
-        ((256, 0.75), (1024, 0.2), (4096, 0.05)),
+        ((256, 0.7), (1024, 0.25), (4096, 0.05)),
         4096,
-        short=Mixture(engine=9, numbers=2, recall=2, tools=0),
+        short=Mixture(engine=9, numbers=3, recall=2, tools=0),
         long=Mixture(engine=0, numbers=0, recall=3, tools=7),
         teaching=True,
         choosing=True,

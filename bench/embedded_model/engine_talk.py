@@ -14,38 +14,13 @@ from pathlib import Path
 from bench.embedded_model.exchange import Exchange
 from bench.embedded_model.names import name
 from bench.embedded_model.prose import thing
+from bench.embedded_model.rewording import reworded, wrapped
 from bench.embedded_model.split import Split
 
 ANSWERS = Path(__file__).with_name("engine_answers.txt")
+_WRAPPED = 0.3  # so many wordings of the training text
+UNKNOWN_SHARE = {Split.TRAIN: 0.3, Split.HELD_OUT: 0.15}  # of questions, those without an answer
 UNKNOWN = "I do not know. I am only a small demonstration model."
-
-# Other ways to ask what begins with "How do I" or "How can I".
-_HOW = re.compile(r"How (?:do|can) I (.+)\?")
-_WAYS = (
-    "How do I {}?",
-    "How can I {}?",
-    "How would I {}?",
-    "{}?",
-    "{}",
-    "I want to {}.",
-    "I need to {}, please help.",
-    "Tell me how to {}.",
-    "Explain how to {}.",
-    "What must I do to {}?",
-    "Is there a way to {}?",
-    "Please show me the way to {}.",
-    "{}: what is the command?",
-    "{}. What is the command?",
-    "{}: how does that work?",
-    "{} - how do I do that?",
-    "{}. Please tell me how.",
-    "{}, which way?",
-    "{}! Is that possible?",
-)
-_LEADS = {
-    Split.TRAIN: ("", "", "", "", "Please tell me: ", "Hello. ", "A question: ", "Hi! ", "One more thing: "),
-    Split.HELD_OUT: ("",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +57,7 @@ def _lines() -> list[tuple[str, str]]:
 
 
 def known(source: random.Random, split: Split) -> Exchange:
-    """A question about the engine. In training it may come with a greeting, in small letters or without its
-    question mark."""
+    """A question about the engine, in training in any of many ways."""
     topic = source.choice(topics())
     wording = source.choice(topic.wordings[split])
     if split is Split.TRAIN:
@@ -101,18 +75,11 @@ def unknown(source: random.Random, split: Split) -> Exchange:
 
 
 def _varied(source: random.Random, wording: str) -> str:
-    varied = wording
-    asked = _HOW.fullmatch(wording)
-    if asked and source.random() < 0.4:
-        other = source.choice(_WAYS).format(asked[1])
-        varied = other[0].upper() + other[1:]
-    chance = source.random()
-    if chance < 0.15:
-        varied = varied.lower()
-    elif chance < 0.3:
-        varied = varied.rstrip("?.!")
-    varied = source.choice(_LEADS[Split.TRAIN]) + varied
-    return wording if _bare(varied) in _kept_back() else varied
+    """What somebody else might have typed; never a wording that is kept back."""
+    varied = reworded(source, wording)
+    if _bare(varied) in _kept_back():
+        varied = wording
+    return wrapped(source, varied) if source.random() < _WRAPPED else varied
 
 
 @cache

@@ -80,8 +80,8 @@ def kernel_flags(language: str, check: str, generated: Path) -> list[str]:
     flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Xclang", "-fbfloat16-excess-precision=none"]
     # Without unique traps clang merges them, and the line of the mistake is lost.
     flags += [
-        "-fsanitize=bounds,alignment",
-        "-fsanitize-trap=bounds,alignment",
+        "-fsanitize=bounds,alignment,shift-exponent",
+        "-fsanitize-trap=bounds,alignment,shift-exponent",
         "-mllvm",
         "-ubsan-unique-traps",
     ]

@@ -1,0 +1,72 @@
+"""Other wordings in training: they keep what decides, and never become a question that is kept back."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+from bench.embedded_model import engine_talk, rewording
+from bench.embedded_model.split import Split
+
+
+def _lines(kind: str) -> list[str]:
+    lines = rewording.REWORDINGS.read_text(encoding="utf-8").splitlines()
+    return [line.removeprefix(f"{kind} ") for line in lines if line.startswith(f"{kind} ")]
+
+
+def test_the_file_holds_ways_wraps_and_groups_of_different_words() -> None:
+    for kind in ("way", "wrap"):
+        assert len(_lines(kind)) >= 40
+        assert all(text.count("{}") == 1 for text in _lines(kind))
+    words = Counter(word.strip() for group in _lines("like") for word in group.split("|"))
+    assert max(words.values()) == 1
+    assert all(re.fullmatch("[a-z]+", word) for word in words)
+
+
+def test_a_wording_comes_in_many_forms() -> None:
+    source = random.Random(1)
+    forms = {rewording.reworded(source, "How do I start the server?") for _ in range(300)}
+    assert len(forms) > 100
+    assert "launch" in " ".join(forms)
+    assert sum("server" in form.lower() for form in forms) > 0.8 * len(forms)  # the others have a slip in it
+
+
+def test_commands_flags_and_what_follows_an_article_stay() -> None:
+    source = random.Random(2)
+    asked = "May I /quit or use --start in a conversation with an easiest start?"
+    for _ in range(200):
+        text = rewording.reworded(source, asked).lower()
+        assert "/quit" in text
+        assert "--start" in text
+        assert "dialogue" not in text
+        assert "simplest" not in text
+
+
+def test_little_words_may_be_missing_but_never_all_others() -> None:
+    source = random.Random(3)
+    assert all("port" in rewording.reworded(source, "Is it the port?").lower() for _ in range(300))
+    assert {rewording.reworded(source, "Can I?").lower().rstrip("?") for _ in range(300)} == {"can i"}
+    clipped = {rewording.reworded(source, "Where is the KV disk?") for _ in range(300)}
+    assert "Where KV disk?" in clipped
+    assert all("kv disk" in text.lower() for text in clipped)
+
+
+def test_a_slip_changes_one_long_word_a_little() -> None:
+    source = random.Random(5)
+    forms = {rewording.reworded(source, "my quantity").lower() for _ in range(400)}
+    words = {form.removeprefix("my ") for form in forms}
+    assert {"qunatity", "quanttity", "quanity"} <= words
+    assert all(word.startswith("q") and 7 <= len(word) <= 9 for word in words)
+
+
+def test_no_training_question_is_a_kept_back_one() -> None:
+    held = {_bare(text) for topic in engine_talk.topics() for text in topic.wordings[Split.HELD_OUT]}
+    source = random.Random(4)
+    asked = {_bare(engine_talk.known(source, Split.TRAIN).question) for _ in range(20_000)}
+    assert len(asked) > 10_000
+    assert not asked & held
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[^a-z0-9 ]", "", text.lower()).strip()
