@@ -27,7 +27,7 @@ class Stage:
 
 
 LONG = 700
-END = 13.2  # millions of tokens; learning rates fall to nothing from DECAY on
+END = 13.65  # millions of tokens; learning rates fall to nothing from DECAY on
 DECAY = 9.2
 
 STAGES = (
@@ -71,12 +71,23 @@ STAGES = (
         rounded=True,
     ),
     Stage(
-        "last questions",
-        1e9,
+        "questions",
+        13.2,
         ((256, 0.7), (1024, 0.25), (4096, 0.05)),
         4096,
         short=Mixture(engine=9, numbers=3, recall=2, tools=0),
         long=Mixture(engine=0, numbers=0, recall=3, tools=7),
+        teaching=True,
+        choosing=True,
+        rounded=True,
+    ),
+    Stage(
+        "all together",
+        1e9,
+        ((256, 0.55), (1024, 0.4), (4096, 0.05)),
+        4096,
+        short=Mixture(engine=7, numbers=5, recall=2, tools=0),
+        long=Mixture(engine=0, numbers=0, recall=2, tools=8),
         teaching=True,
         choosing=True,
         rounded=True,
