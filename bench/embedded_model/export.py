@@ -7,7 +7,7 @@ experts become FP4, attention and shared experts FP8, the rest BF16 or F32. Read
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +71,17 @@ def _stored(spec: TensorSpec, values: Array) -> Iterator[tuple[str, StoredArray]
         yield whole, StoredArray("BF16", bf16(values), values.shape)
 
 
-def averaged_weights(state: Path) -> dict[str, Array]:
-    """The averaged weights of a training state."""
+def averaged_weights(states: Sequence[Path]) -> dict[str, Array]:
+    """The averaged weights of a training state, or the mean of those of several states of one run."""
     from bench.embedded_model.checkpoint import read_weights
 
-    return {name: tensor.numpy() for name, tensor in read_weights(state).items()}
+    first, *others = [read_weights(state) for state in states]
+    for name, tensor in first.items():
+        if tensor.is_floating_point():
+            for weights in others:
+                tensor.add_(weights[name])
+            tensor.div_(len(states))
+    return {name: tensor.numpy() for name, tensor in first.items()}
 
 
 def main() -> None:
@@ -83,7 +89,7 @@ def main() -> None:
     parser.add_argument("state", type=Path, help="a training state")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
-    nbytes = export(averaged_weights(options.state), SHAPE, options.folder)
+    nbytes = export(averaged_weights([options.state]), SHAPE, options.folder)
     print(f"{options.folder}: {nbytes / 1e6:.2f} MB")
 
 

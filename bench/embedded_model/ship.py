@@ -1,7 +1,7 @@
 """From a training state to what is shipped: the checkpoint, and the model file that comes with the program.
 
 `python -m bench.embedded_model.ship STATE` writes both, and prints their sizes and digests. The same state
-gives the same bytes.
+gives the same bytes. Of several states of one run the mean is shipped; one that is named twice counts twice.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from apps.model_choice import EMBEDDED_MODEL
@@ -38,11 +39,11 @@ def convert_checkpoint(folder: Path, path: Path, recipe: str, imatrix: Imatrix |
     return path.stat().st_size
 
 
-def ship(state: Path, folder: Path, path: Path) -> tuple[int, int]:
-    """Write the checkpoint of a training state into `folder`, anew, and the model file to `path`. Returns the
-    bytes of both. Raises ValueError for a file that is too large to ship."""
+def ship(states: Sequence[Path], folder: Path, path: Path) -> tuple[int, int]:
+    """Write the checkpoint of a training state, or of the mean of several, into `folder`, anew, and the model
+    file to `path`. Returns the bytes of both. Raises ValueError for a file that is too large to ship."""
     shutil.rmtree(folder, ignore_errors=True)
-    checkpoint_bytes = export(averaged_weights(state), SHAPE, folder)
+    checkpoint_bytes = export(averaged_weights(states), SHAPE, folder)
     nbytes = convert_checkpoint(folder, path, RECIPE)
     if nbytes > _MOST_BYTES:
         raise ValueError(f"{path} has {nbytes / 1e6:.1f} MB, more than {_MOST_BYTES / 1e6:.0f}")
@@ -51,11 +52,11 @@ def ship(state: Path, folder: Path, path: Path) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("state", type=Path, help="a training state")
+    parser.add_argument("states", type=Path, nargs="+", metavar="STATE", help="a training state")
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--model", type=Path, default=EMBEDDED_MODEL)
     options = parser.parse_args()
-    checkpoint_bytes, nbytes = ship(options.state, options.checkpoint, options.model)
+    checkpoint_bytes, nbytes = ship(options.states, options.checkpoint, options.model)
     digest = hashlib.sha256(options.model.read_bytes()).hexdigest()
     print(f"{options.checkpoint}: {checkpoint_bytes / 1e6:.2f} MB")
     print(f"{options.model}: {nbytes / 1e6:.2f} MB, recipe {RECIPE}, SHA-256 {digest}")
