@@ -18,7 +18,7 @@ from bench.embedded_model.rewording import reworded, wrapped
 from bench.embedded_model.split import Split
 
 ANSWERS = Path(__file__).with_name("engine_answers.txt")
-_WRAPPED = 0.3  # so many wordings of the training text
+_WRAPPED = 0.3  # share of the training wordings that stand in a longer line
 UNKNOWN_SHARE = {Split.TRAIN: 0.3, Split.HELD_OUT: 0.15}  # of questions, those without an answer
 UNKNOWN = "I do not know. I am only a small demonstration model."
 
@@ -61,7 +61,7 @@ def known(source: random.Random, split: Split) -> Exchange:
     topic = source.choice(topics())
     wording = source.choice(topic.wordings[split])
     if split is Split.TRAIN:
-        wording = _varied(source, wording)
+        wording = varied(source, wording)
     return Exchange("engine", wording, "I know this about ds4.", topic.answer)
 
 
@@ -70,16 +70,21 @@ def unknown(source: random.Random, split: Split) -> Exchange:
     frame = source.choice(unknown_frames(split))
     wording = frame.format(name=name(source, split), thing=thing(source))
     if split is Split.TRAIN:
-        wording = _varied(source, wording)
+        wording = varied(source, wording)
     return Exchange("engine", wording, "I do not know this.", UNKNOWN)
 
 
-def _varied(source: random.Random, wording: str) -> str:
+def varied(source: random.Random, wording: str) -> str:
     """What somebody else might have typed; never a wording that is kept back."""
-    varied = reworded(source, wording)
-    if _bare(varied) in _kept_back():
-        varied = wording
-    return wrapped(source, varied) if source.random() < _WRAPPED else varied
+    text = reworded(source, wording)
+    if source.random() < _WRAPPED:
+        text = wrapped(source, text)
+    return wording if is_kept_back(text) else text
+
+
+def is_kept_back(text: str) -> bool:
+    """Whether `text` is a wording for evaluation, but for capitals and marks."""
+    return _bare(text) in _kept_back()
 
 
 @cache

@@ -75,13 +75,25 @@ def averaged_weights(states: Sequence[Path]) -> dict[str, Array]:
     """The averaged weights of a training state, or the mean of those of several states of one run."""
     from bench.embedded_model.checkpoint import read_weights
 
-    first, *others = [read_weights(state) for state in states]
-    for name, tensor in first.items():
-        if tensor.is_floating_point():
-            for weights in others:
-                tensor.add_(weights[name])
-            tensor.div_(len(states))
-    return {name: tensor.numpy() for name, tensor in first.items()}
+    return mean_of([{name: tensor.numpy() for name, tensor in read_weights(s).items()} for s in states])
+
+
+def mean_of(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The mean of the weights of each name; whole numbers, such as hash tables, must be the same in all.
+    Raises ValueError for weights of different models."""
+    first, *others = parts
+    mean = {}
+    for name, values in first.items():
+        total = values
+        for other in others:
+            if other[name].shape != values.shape:
+                raise ValueError(f"{name} has different shapes: {values.shape}, {other[name].shape}")
+            if values.dtype.kind == "f":
+                total = total + other[name]
+            elif not np.array_equal(values, other[name]):
+                raise ValueError(f"{name} differs: these are not states of one run")
+        mean[name] = total / np.float32(len(parts)) if values.dtype.kind == "f" else values
+    return mean
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ REWORDINGS = Path(__file__).with_name("rewordings.txt")
 
 # What begins so may be asked in the other ways.
 _HOW = re.compile(r"How (?:do|can) I (.+)\?")
-# Words, but for those of commands and flags, and behind an article, which would have to follow.
-_WORD = re.compile(r"(?<![/\w-])(?<!\b[Aa] )(?<!\b[Aa]n )[A-Za-z]+")
+# Words, but for those of paths, flags and slash commands, and behind an article, which would have to follow.
+_WORD = re.compile(r"(?<![/\w.-])(?<!\b[Aa] )(?<!\b[Aa]n )[A-Za-z]++(?![/\w-]|\.\w)")
 _LEAST_LEFT = 2  # words of a clipped line
 _LEAST_MISTYPED = 5  # letters of a word
 
@@ -50,7 +50,7 @@ def wrapped(source: random.Random, text: str) -> str:
 
 def _filled(way: str, action: str) -> str:
     text = way.format(action)
-    return text[0].upper() + text[1:]
+    return text[0].upper() + text[1:] if way.startswith("{}") else text
 
 
 def _with_other_words(source: random.Random, text: str) -> str:

@@ -42,8 +42,9 @@ def convert_checkpoint(folder: Path, path: Path, recipe: str, imatrix: Imatrix |
 def ship(states: Sequence[Path], folder: Path, path: Path) -> tuple[int, int]:
     """Write the checkpoint of a training state, or of the mean of several, into `folder`, anew, and the model
     file to `path`. Returns the bytes of both. Raises ValueError for a file that is too large to ship."""
+    weights = averaged_weights(states)
     shutil.rmtree(folder, ignore_errors=True)
-    checkpoint_bytes = export(averaged_weights(states), SHAPE, folder)
+    checkpoint_bytes = export(weights, SHAPE, folder)
     nbytes = convert_checkpoint(folder, path, RECIPE)
     if nbytes > _MOST_BYTES:
         raise ValueError(f"{path} has {nbytes / 1e6:.1f} MB, more than {_MOST_BYTES / 1e6:.0f}")

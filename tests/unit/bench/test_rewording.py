@@ -34,19 +34,20 @@ def test_a_wording_comes_in_many_forms() -> None:
 
 def test_commands_flags_and_what_follows_an_article_stay() -> None:
     source = random.Random(2)
-    asked = "May I /quit or use --start in a conversation with an easiest start?"
+    asked = "May I /quit or use --start of docs/flags.md in a conversation with an easiest start?"
     for _ in range(200):
         text = rewording.reworded(source, asked).lower()
         assert "/quit" in text
         assert "--start" in text
+        assert "docs/flags.md" in text
         assert "dialogue" not in text
         assert "simplest" not in text
 
 
-def test_little_words_may_be_missing_but_never_all_others() -> None:
+def test_little_words_may_be_missing_but_never_the_others() -> None:
     source = random.Random(3)
     assert all("port" in rewording.reworded(source, "Is it the port?").lower() for _ in range(300))
-    assert {rewording.reworded(source, "Can I?").lower().rstrip("?") for _ in range(300)} == {"can i"}
+    assert {rewording.reworded(source, "Is it me?").lower().rstrip("?") for _ in range(300)} == {"is it me"}
     clipped = {rewording.reworded(source, "Where is the KV disk?") for _ in range(300)}
     assert "Where KV disk?" in clipped
     assert all("kv disk" in text.lower() for text in clipped)
@@ -60,13 +61,13 @@ def test_a_slip_changes_one_long_word_a_little() -> None:
     assert all(word.startswith("q") and 7 <= len(word) <= 9 for word in words)
 
 
-def test_no_training_question_is_a_kept_back_one() -> None:
-    held = {_bare(text) for topic in engine_talk.topics() for text in topic.wordings[Split.HELD_OUT]}
+def test_no_longer_line_or_other_way_is_a_kept_back_wording() -> None:
+    """What comes out by itself; `engine_talk` takes the wording as it stands where this fails."""
+    asked = [text for topic in engine_talk.topics() for text in topic.wordings[Split.TRAIN]]
+    longer = [wrap.format(text) for text in asked for wrap in _lines("wrap")]
+    leaking = {text for text in [*asked, *longer] if engine_talk.is_kept_back(text)}
+    assert not leaking & set(asked)
+    assert len(leaking) < 10
     source = random.Random(4)
-    asked = {_bare(engine_talk.known(source, Split.TRAIN).question) for _ in range(20_000)}
-    assert len(asked) > 10_000
-    assert not asked & held
-
-
-def _bare(text: str) -> str:
-    return re.sub(r"[^a-z0-9 ]", "", text.lower()).strip()
+    for wording in {text.partition(". ")[2] or text.partition("! ")[2] for text in leaking}:
+        assert not any(engine_talk.is_kept_back(engine_talk.varied(source, wording)) for _ in range(2000))
