@@ -22,6 +22,7 @@ from shared.model.reference_session import ReferenceSession
 from shared.model.reference_state import ReferenceState
 from shared.model.reference_weights import ReferenceWeights
 from tests.support.golden import golden_arrays, golden_json, tiny_q2
+from tests.support.limits import FLOAT_LIMIT
 from tests.support.state_compare import assert_float_equal, assert_one_step
 
 TOKENS: list[int] = golden_json("prompts.json")["random"]["ids"]
@@ -43,7 +44,7 @@ def state_of(session: ReferenceSession, engine: ReferenceEngine) -> SessionState
 
 def assert_equal(ours: SessionState, expected: SessionState) -> None:
     assert ours.tokens == expected.tokens
-    np.testing.assert_allclose(ours.logits, expected.logits, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(ours.logits, expected.logits, rtol=0, atol=FLOAT_LIMIT)
     assert_float_equal(ours.layers, expected.layers)
 
 
@@ -104,8 +105,10 @@ def test_rounded_rows_of_a_layer_are_a_step_away_at_most(layer: int) -> None:
     file.close()
     (batched, batched_output), (stepped, stepped_output) = states
     assert_one_step([batched[layer]], [stepped[layer]], reference.shape.rotary_dim)
+    # Most positions have no flipped rounding and are as near as in float mode. How near depends on the order
+    # in which the processor's BLAS kernels add: medians of 5e-7 to 5e-6 with those of three families.
     found = np.abs(batched_output - stepped_output).max(axis=(1, 2))
-    assert np.median(found) <= 2e-6
+    assert np.median(found) <= FLOAT_LIMIT
     assert found.max() <= 1e-3
 
 
