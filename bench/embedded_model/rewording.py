@@ -12,12 +12,15 @@ import re
 from functools import cache
 from pathlib import Path
 
+from bench.embedded_model.names import CONSONANTS, VOWELS
+
 REWORDINGS = Path(__file__).with_name("rewordings.txt")
 
 # What begins so may be asked in the other ways.
 _HOW = re.compile(r"How (?:do|can) I (.+)\?")
 # Words, but for those of paths, flags and slash commands, and behind an article, which would have to follow.
 _WORD = re.compile(r"(?<![/\w.-])(?<!\b[Aa] )(?<!\b[Aa]n )[A-Za-z]++(?![/\w-]|\.\w)")
+_NAME = re.compile(f"(?:[{CONSONANTS}][{VOWELS}])+")
 _LEAST_LEFT = 2  # words of a clipped line
 _LEAST_MISTYPED = 5  # letters of a word
 
@@ -85,7 +88,10 @@ def _mistyped(source: random.Random, text: str) -> str:
     word = source.choice(words)
     at = source.randrange(word.start() + 1, word.end() - 1)
     slip = source.choice((text[at + 1] + text[at], text[at], text[at] + text[at] + text[at + 1]))
-    return text[:at] + slip + text[at + 2 :]
+    slipped = text[word.start() : at] + slip + text[at + 2 : word.end()]
+    if _NAME.fullmatch(slipped.lower()):
+        return text  # names are what facts are about, and some are kept back
+    return text[: word.start()] + slipped + text[word.end() :]
 
 
 @cache

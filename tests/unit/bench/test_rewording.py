@@ -61,6 +61,13 @@ def test_a_slip_changes_one_long_word_a_little() -> None:
     assert all(word.startswith("q") and 7 <= len(word) <= 9 for word in words)
 
 
+def test_a_slip_never_spells_a_name() -> None:
+    source = random.Random(6)
+    forms = {rewording.reworded(source, "my reset").lower() for _ in range(400)}
+    assert {"my rseet", "my reste"} <= forms
+    assert "my rese" not in forms
+
+
 def test_no_longer_line_or_other_way_is_a_kept_back_wording() -> None:
     """What comes out by itself; `engine_talk` takes the wording as it stands where this fails."""
     asked = [text for topic in engine_talk.topics() for text in topic.wordings[Split.TRAIN]]
