@@ -223,10 +223,8 @@ class BlockReader:
             self._call.unreadable(b"")
 
     def _close(self, tag: Tag) -> None:
-        if not self._call and tag.kind is not TagKind.WRAPPER and self.loose.strip():
-            # A value whose own tags, and those of its call, are missing.
-            self.lost.append(self.loose.decode("utf-8", "replace").strip())
-            self.loose.clear()
+        if not self._call and tag.kind is not TagKind.WRAPPER:
+            self._lose_loose()
         if tag.kind is TagKind.PARAMETER:
             if self._objects:
                 self._close_object(tag)
@@ -241,6 +239,12 @@ class BlockReader:
             if self._wrapper is None or tag.raw != self._wrapper.closer:
                 self._repair()
             self.done = True
+
+    def _lose_loose(self) -> None:
+        """A tag of a call whose opener is missing: text before it is a value that lost its own tags."""
+        if self.loose.strip():
+            self.lost.append(self.loose.decode("utf-8", "replace").strip())
+            self.loose.clear()
 
     def _open_call(self, tag: Tag | None) -> None:
         """An invoke begins; None stands for one whose opening tag is missing."""
@@ -282,6 +286,7 @@ class BlockReader:
     def _open_parameter(self, tag: Tag) -> None:
         if not self._call:
             self._repair()
+            self._lose_loose()
             self._open_call(None)
         assert self._call is not None
         if tag.name is None:
