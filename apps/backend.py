@@ -50,8 +50,7 @@ def open_engine(options: EngineOptions, *, say: Say | None = None, say_plan: Say
         scripted = _open_scripted(options)
         say_plan(plan_line(_for_all_sessions(scripted.memory_plan(options.context), options), backend))
         return scripted
-    if reason := why_unavailable(backend):
-        raise BackendUnavailable(reason)
+    check_named_backend(backend)
     choice = choose_model(options.model)
     if choice.note:
         say(choice.note)
@@ -175,7 +174,14 @@ def choose_backend(options: EngineOptions, say: Say) -> Backend:
     return "reference"
 
 
-def why_unavailable(backend: Backend) -> str | None:
+def check_named_backend(backend: str) -> None:
+    """Raises BackendUnavailable for one that cannot be opened here; `auto` finds one that can. Commands that
+    wait for input call this before."""
+    if backend != "auto" and (reason := why_unavailable(backend)):
+        raise BackendUnavailable(reason)
+
+
+def why_unavailable(backend: str) -> str | None:
     """None if `backend` can be opened here, else one line that says why not and what would help."""
     if backend == "cuda":
         from ds4cuda import availability

@@ -127,6 +127,8 @@ def chat(
     Without a prompt it starts a conversation; text piped into it is one prompt. The answer goes to
     standard output, everything else to standard error.
     """
+    from apps.backend import check_named_backend
+
     limit_threads(threads)
     requested = options.requested_effort(think, think_max, nothink, effort)
     options.check_seed(seed)
@@ -149,6 +151,8 @@ def chat(
     )
     wanted = _Examination(inspect, dump_tokens, dump_logits, dump_logprobs, logprobs_top_k, perplexity_file)
     sessions = session_options.session_settings(sessions_folder, no_autosave, resume)
+    if wanted.opens_engine:
+        check_named_backend(backend)
     source = _prompt(wanted.kind(), prompt, prompt_file, prompt_tokens)
     if resume is not None and (source is not None or wanted.kind() is not None):
         raise UsageError("--resume goes on with a conversation: it takes no prompt and no other kind of run")
@@ -179,6 +183,10 @@ class _Examination:
     logprobs: Path | None
     top_k: int
     perplexity: Path | None
+
+    @property
+    def opens_engine(self) -> bool:
+        return not (self.inspect or self.tokens)
 
     def kind(self) -> str | None:
         """The option that decides the kind of run; None for an ordinary one. Raises UsageError for two."""

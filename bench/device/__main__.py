@@ -37,14 +37,18 @@ def main() -> int:
         left = ends - time.monotonic()
         if left < 5:
             results.put("steps", name, value={"state": "no time was left"})
+            print(f"{name}: no time was left", flush=True)
             continue
         print(f"{name} ...", flush=True)
         found = _run_step(name, given, min(SECONDS[name], left))
         results.put("steps", name, value=found)
         print(*lines(name, found), sep="\n", flush=True)
     print(f"everything is in {given.output}")
-    steps = results.values["steps"].values()
-    return 0 if all(step["state"] == "done" and not failures(step) for step in steps) else 2
+    steps = results.values["steps"].items()
+    bad = [name for name, step in steps if step["state"] != "done" or failures(step)]
+    if bad:
+        print(f"not all of it ran well: {', '.join(bad)} (exit status 2)")
+    return 2 if bad else 0
 
 
 def _arguments() -> argparse.Namespace:

@@ -37,7 +37,8 @@ def _contracts(found: dict[str, Any]) -> list[str]:
         for test in result.get("failed", {}):
             told.append(f"FAILED {file} {test}")
         if not result.get("passed"):
-            told.append(f"NOT RUN {file}")
+            late = result.get("cut off") or result.get("not begun")
+            told.append(f"NOT RUN {file}: {'no time was left' if late else 'none of its tests passed'}")
     return told
 
 

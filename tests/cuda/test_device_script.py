@@ -87,7 +87,11 @@ def test_what_failed_is_told() -> None:
         "files": {"test_a.py": {"passed": 3, "failed": {"test_x": "why"}}, "test_b.py": {"cut off": True}},
     }
     told = report.lines("contracts", found)
-    assert told[1:] == ["  3 tests passed", "  FAILED test_a.py test_x", "  NOT RUN test_b.py"]
+    assert told[1:] == [
+        "  3 tests passed",
+        "  FAILED test_a.py test_x",
+        "  NOT RUN test_b.py: no time was left",
+    ]
     broken = {
         "state": "stopped after 5 s",
         "seconds": 5,
@@ -96,6 +100,28 @@ def test_what_failed_is_told() -> None:
     assert report.lines("model-kv", broken)[1] == "  decode 9: FAILED ValueError: odd"
     assert report.failures(broken) == 1
     assert report.failures(found | {"files that failed": ["test_b.py"]}) == 2
+
+
+def test_what_did_not_run_is_told_with_its_reason() -> None:
+    files = {"a.py": {"not begun": True}, "b.py": {"cut off": True}, "c.py": {"passed": 0, "failed": {}}}
+    told = report.lines("contracts", {"state": "done", "seconds": 1, "files": files})
+    late = "no time was left"
+    assert [line.strip() for line in told[2:]] == [
+        f"NOT RUN a.py: {late}",
+        f"NOT RUN b.py: {late}",
+        "NOT RUN c.py: none of its tests passed",
+    ]
+
+
+@needs_simulator
+def test_a_run_out_of_time_says_so_and_fails(tmp_path: Path) -> None:
+    command = [str(ROOT / "bench" / "device" / "run.sh"), "--simulate", "--output", str(tmp_path / "r.json")]
+    done = subprocess.run(
+        [*command, "--steps", "copy", "--minutes", "0"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[0] == "copy: no time was left"
+    assert done.stdout.splitlines()[-1] == "not all of it ran well: copy (exit status 2)"
 
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -47,3 +48,6 @@ def test_what_is_missing_is_one_line(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == f"ds4: {availability.why_unavailable()}\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    assert cli.main(["chat", "--backend", "cuda"]) == 1
+    assert capsys.readouterr().err == told.err
