@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from apps.lock import hold_instance_lock
 from apps.memory import check_fits, memory_budget
 from apps.model_choice import choose_model
-from apps.options import EngineOptions
+from apps.options import BackendName, EngineOptions
 from apps.startup import load_progress, plan_line
 from apps.steering import steerable
 from apps.steering_options import SteeringRequest
@@ -174,14 +174,14 @@ def choose_backend(options: EngineOptions, say: Say) -> Backend:
     return "reference"
 
 
-def check_named_backend(backend: str) -> None:
+def check_named_backend(backend: BackendName) -> None:
     """Raises BackendUnavailable for one that cannot be opened here; `auto` finds one that can. Commands that
     wait for input call this before."""
     if backend != "auto" and (reason := why_unavailable(backend)):
         raise BackendUnavailable(reason)
 
 
-def why_unavailable(backend: str) -> str | None:
+def why_unavailable(backend: Backend) -> str | None:
     """None if `backend` can be opened here, else one line that says why not and what would help."""
     if backend == "cuda":
         from ds4cuda import availability

@@ -127,8 +127,6 @@ def chat(
     Without a prompt it starts a conversation; text piped into it is one prompt. The answer goes to
     standard output, everything else to standard error.
     """
-    from apps.backend import check_named_backend
-
     limit_threads(threads)
     requested = options.requested_effort(think, think_max, nothink, effort)
     options.check_seed(seed)
@@ -152,6 +150,8 @@ def chat(
     wanted = _Examination(inspect, dump_tokens, dump_logits, dump_logprobs, logprobs_top_k, perplexity_file)
     sessions = session_options.session_settings(sessions_folder, no_autosave, resume)
     if wanted.opens_engine:
+        from apps.backend import check_named_backend  # it loads NumPy: after the limit of threads
+
         check_named_backend(backend)
     source = _prompt(wanted.kind(), prompt, prompt_file, prompt_tokens)
     if resume is not None and (source is not None or wanted.kind() is not None):
